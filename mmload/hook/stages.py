@@ -1,0 +1,65 @@
+"""The stages of a request and the phase each belongs to, in the order a request meets them.
+
+One table for both sides: the hook stamps these names inside the server, the analysis maps them to
+phases. A name that is not in the table (a server's own span) belongs to the phase that its span
+names, else to CPU preprocessing. Stdlib only.
+"""
+
+from typing import Final, Literal, NamedTuple
+
+Phase = Literal["client", "queueing", "cpu", "gpu", "output", "unattributed"]
+
+PHASES: Final[tuple[Phase, ...]] = ("client", "queueing", "cpu", "gpu", "output", "unattributed")
+
+PHASE_TITLES: Final[dict[Phase, str]] = {
+    "client": "client",
+    "queueing": "queueing",
+    "cpu": "CPU preprocessing",
+    "gpu": "GPU",
+    "output": "output",
+    "unattributed": "unattributed",
+}
+
+
+class Stage(NamedTuple):
+    """One stage: its name on disk, its phase, its title, and whether it is a wait for a pool."""
+
+    name: str
+    phase: Phase
+    title: str
+
+
+STAGES: Final[tuple[Stage, ...]] = (
+    Stage("schedule_lag", "client", "schedule lag"),  # intended -> first byte handed to the socket
+    Stage("send", "client", "send"),  # first byte handed over -> last byte handed over
+    Stage("accept_wait", "queueing", "accept wait"),  # in the socket, before the server reads it
+    Stage("http_receive", "cpu", "HTTP receive and parse"),
+    Stage("media_wait", "queueing", "media-pool wait"),
+    Stage("media_fetch", "cpu", "media fetch"),
+    Stage("media_decode", "cpu", "media decode"),
+    Stage("renderer_wait", "queueing", "renderer-pool wait"),
+    Stage("tokenize", "cpu", "chat template + tokenise"),
+    Stage("processor_wait", "queueing", "processor wait"),
+    Stage("processor", "cpu", "processor"),
+    Stage("handoff", "cpu", "hand-off to the engine"),
+    Stage("engine_wait", "queueing", "engine queue"),
+    Stage("encoder", "gpu", "vision encoder"),
+    Stage("prefill", "gpu", "prefill"),
+    Stage("decode", "gpu", "decode"),
+    Stage("detokenize", "output", "detokenise"),
+    Stage("stream_out", "output", "stream out"),
+)
+
+STAGE_BY_NAME: Final[dict[str, Stage]] = {stage.name: stage for stage in STAGES}
+STAGE_ORDER: Final[dict[str, int]] = {stage.name: i for i, stage in enumerate(STAGES)}
+
+
+def phase_of(stage: str, said: str | None = None) -> Phase:
+    """The phase of a stage name; `said` is what the span itself claims, for unknown names."""
+    known = STAGE_BY_NAME.get(stage)
+    if known is not None:
+        return known.phase
+    for phase in PHASES:
+        if phase == said:
+            return phase
+    return "cpu"

@@ -1,0 +1,230 @@
+"""The run folder: everything about one run, on disk, in a versioned and crash-safe layout.
+
+    RUN/
+      manifest.json     what was asked, of whom, when, on which machine (written before the load)
+      scenario.yaml     the resolved scenario, ready to run again
+      payloads.jsonl    one line a base payload: media, sizes, hashes
+      records.jsonl     one line a request, appended as requests end (kill -9 leaves it readable)
+      spans/*.jsonl     the server's hook, one file a process
+      server.log        the embedded or launched server's output
+      end.json          how the run ended (absent: it was killed)
+      summary.json      every number of the report (made again by `mmload report`)
+      report.html       one self-contained file
+
+Readers accept a torn last line and count it; they never need the server.
+"""
+
+import contextlib
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from mmload import __version__
+from mmload.errors import UsageError
+from mmload.records import Record, ServerProcess, Span
+
+FORMAT: Final = 1
+
+T = TypeVar("T")
+
+
+class RunManifest(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What is known before the first request. `origin_ns` is the run's zero on the host's
+    CLOCK_MONOTONIC; record times are relative to it, span times are not."""
+
+    format: int = FORMAT
+    mmload: str = __version__
+    name: str
+    digest: str  # of the scenario: what was sent and how fast, not to whom
+    started_at: str  # ISO 8601, UTC
+    origin_ns: int
+    target: str  # URL, without credentials
+    model: str = ""
+    load_mode: str = "open"  # open | closed | sequential
+    planned: int = 0
+    asked_qps: float | None = None
+    schedule_s: float = 0.0  # length of the arrival window
+    scenario: dict[str, Any] = {}
+    machine: dict[str, Any] = {}
+    server: dict[str, Any] | None = None  # settings of the server, when mmload started it
+    simulated: str = ""  # what is simulated in the server, in words; empty: nothing
+    media: dict[str, Any] = {}  # see load.payloads.PayloadSet.describe
+    traced: bool = False
+    span_source: str = ""  # where the spans come from, or why there are none
+    lag_limit_ms: float = 25.0
+    notes: list[str] = []  # warnings found before the start
+
+
+class RunEnd(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """How the run ended, written last."""
+
+    interrupted: bool = False
+    ended_ns: int = 0  # since the origin
+    lost_records: int = 0
+    problems: list[str] = []  # anything that makes the run INVALID besides the load's own figures
+
+
+def machine_facts() -> dict[str, Any]:
+    """The machine in words: processor, cores, memory, kernel, Python."""
+    import psutil
+
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                cpu = line.split(":", 1)[1].strip()
+                break
+    return {
+        "host_os": f"{platform.system()} {platform.release()}",
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "python": platform.python_version(),
+    }
+
+
+class RunDir:
+    """Reads and writes one run folder. Methods raise UsageError that names the file at fault."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    # -- writing -------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: Path) -> "RunDir":
+        """Makes the folder (it must be new or empty) and proves that it can be written."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise UsageError(
+                    f"--out {path}: the folder is not empty",
+                    "name a new folder, or remove that one",
+                )
+            (path / "spans").mkdir()
+        except OSError as error:
+            raise UsageError(
+                f"--out {path}: cannot be written: {error.strerror}",
+                "name a folder that you may write to",
+            ) from error
+        return cls(path)
+
+    def write_json(self, name: str, value: object) -> None:
+        """Writes a file whole or not at all."""
+        data = json.dumps(msgspec.to_builtins(value), indent=1, allow_nan=False, ensure_ascii=False)
+        self.write_text(name, data + "\n")
+
+    def write_text(self, name: str, text: str) -> None:
+        target = self.path / name
+        part = target.with_name(target.name + ".part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(target)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    @property
+    def records_path(self) -> Path:
+        return self.path / "records.jsonl"
+
+    @property
+    def spans_path(self) -> Path:
+        return self.path / "spans"
+
+    def manifest(self) -> RunManifest:
+        file = self.path / "manifest.json"
+        try:
+            manifest = msgspec.json.decode(file.read_bytes(), type=RunManifest)
+        except OSError as error:
+            raise UsageError(
+                f"{self.path}: not a run folder: {file.name}: {error.strerror}",
+                "name a folder that `mmload run` made",
+            ) from error
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise UsageError(f"{file}: damaged: {error}", "restore the file from a copy") from error
+        if manifest.format > FORMAT:
+            raise UsageError(
+                f"{file}: format {manifest.format}, made by mmload {manifest.mmload};"
+                f" this mmload {__version__} reads up to {FORMAT}",
+                "use that version or a later one",
+            )
+        return manifest
+
+    def end(self) -> RunEnd | None:
+        """None when the run was killed before it could say how it ended."""
+        try:
+            return msgspec.json.decode((self.path / "end.json").read_bytes(), type=RunEnd)
+        except FileNotFoundError:
+            return None
+
+    def records(self) -> "Lines[Record]":
+        return Lines([self.records_path], Record)
+
+    def spans(self) -> "SpanLines":
+        return SpanLines(sorted(self.spans_path.glob("*.jsonl")))
+
+    def payloads(self) -> list[dict[str, Any]]:
+        try:
+            text = (self.path / "payloads.jsonl").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.splitlines() if line]
+
+
+class Lines(Generic[T]):
+    """Iterates the JSON lines of files as `T`; `damaged` counts lines that could not be read."""
+
+    def __init__(self, files: list[Path], kind: type[T]) -> None:
+        self._files = files
+        self._decoder = msgspec.json.Decoder(kind)
+        self.damaged = 0
+
+    def __iter__(self) -> Iterator[T]:
+        for file in self._files:
+            for line in _lines(file):
+                try:
+                    yield self._decoder.decode(line)
+                except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+                    self.damaged += 1
+
+
+class SpanLines:
+    """Iterates the spans of a folder; afterwards `processes` and `damaged` are filled."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._files = files
+        self._span = msgspec.json.Decoder(Span)
+        self._process = msgspec.json.Decoder(dict[str, ServerProcess])
+        self.processes: list[ServerProcess] = []
+        self.damaged = 0
+
+    def __iter__(self) -> Iterator[Span]:
+        for file in self._files:
+            process: ServerProcess | None = None
+            for line in _lines(file):
+                try:
+                    if line.startswith(b'{"process"'):
+                        process = self._process.decode(line)["process"]
+                        self.processes.append(process)
+                    elif line.startswith(b'{"lost"'):
+                        lost = msgspec.json.decode(line, type=dict[str, int])["lost"]
+                        if process is not None:
+                            process.lost = lost  # a running total
+                    else:
+                        yield self._span.decode(line)
+                except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, KeyError):
+                    self.damaged += 1
+
+
+def _lines(file: Path) -> Iterable[bytes]:
+    try:
+        with file.open("rb") as handle:
+            yield from handle
+    except FileNotFoundError:
+        return
