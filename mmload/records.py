@@ -44,7 +44,8 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
     media_class: str  # for instance "15 frames 854x480"
     payload: int  # index into the payload manifest
     intended_ns: int  # when the schedule said to send it
-    sent_ns: int | None = None  # first byte handed to the socket
+    sent_ns: int | None = None  # the generator let it go (connecting, when it must, comes after)
+    connected_ns: int | None = None  # a connection is there; the first byte goes to the socket
     send_end_ns: int | None = None  # last byte handed to the socket
     headers_ns: int | None = None  # response head complete
     first_byte_ns: int | None = None  # first byte of the response body
@@ -85,6 +86,7 @@ class RecordTable:
     TIMES: Final = (
         "intended_ns",
         "sent_ns",
+        "connected_ns",
         "send_end_ns",
         "headers_ns",
         "first_byte_ns",

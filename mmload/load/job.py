@@ -1,0 +1,133 @@
+"""The requests of one worker, ready to send: its share of the schedule, the plan and the bodies.
+
+A `LoadSpec` is what a worker process is given: plain, picklable data. Bodies are not in it: they
+lie in one file that every worker maps: one copy in memory however many workers there are.
+"""
+
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmload.load.generator import Limits
+from mmload.load.payloads import Base, PayloadSet, Piece, Plan, Slot
+from mmload.load.target import Target
+from mmload.load.transport import Address
+from mmload.records import Record
+from mmload.wire import APIS
+from mmload.wire.base import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBase:
+    """A base whose large stretches lie in the body file, as (offset, length) pairs."""
+
+    fixed: tuple[tuple[int, int], ...]
+    slots: tuple[Slot, ...]
+    groups: tuple[int, ...]
+    variants: int
+    length: int
+
+
+def pack(bases: Sequence[Base], file: Path) -> tuple[PackedBase, ...]:
+    """Writes the bases' bytes into `file`."""
+    packed = []
+    at = 0
+    with file.open("wb") as out:
+        for base in bases:
+            spans = []
+            for piece in base.fixed:
+                out.write(piece)
+                spans.append((at, len(piece)))
+                at += len(piece)
+            packed.append(
+                PackedBase(tuple(spans), base.slots, base.groups, base.variants, base.length)
+            )
+    return tuple(packed)
+
+
+def unpack(packed: Sequence[PackedBase], file: Path) -> tuple[Base, ...]:
+    """Maps the file; the bases are views of it."""
+    with file.open("rb") as handle:
+        view = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
+    return tuple(
+        Base(
+            fixed=tuple(view[at : at + size] for at, size in base.fixed),
+            slots=base.slots,
+            groups=base.groups,
+            variants=base.variants,
+            length=base.length,
+            media=(),
+        )
+        for base in packed
+    )
+
+
+@dataclass(frozen=True)
+class LoadSpec:
+    """All that a worker needs. `indices` are positions in the whole schedule."""
+
+    worker: int
+    target: Target
+    address: Address
+    api: str
+    content_type: str
+    request_prefix: str  # request ids are this and the index
+    class_names: tuple[str, ...]
+    indices: NDArray[np.int64]
+    intended_ns: NDArray[np.int64]
+    plan: Plan  # of the whole run
+    bases: tuple[PackedBase, ...]
+    body_file: Path
+    records_file: Path
+    limits: Limits
+    keepalive: bool = True
+
+
+class PlannedJob:
+    """A `generator.Job` over a LoadSpec."""
+
+    def __init__(self, spec: LoadSpec, payloads: PayloadSet) -> None:
+        api = APIS[spec.api]
+        self._spec = spec
+        self._api = api
+        self._payloads = payloads
+        # Plain lists: indexing a numpy array makes a new object each time.
+        self._indices = spec.indices.tolist()
+        self._intended_ns = spec.intended_ns.tolist()
+        path = spec.target.base_path + api.path
+        self._heads = [
+            spec.target.head("POST", path, spec.content_type, base.length) + b"X-Request-Id: "
+            for base in payloads.bases
+        ]
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def intended_ns(self, i: int) -> int:
+        when_ns: int = self._intended_ns[i]
+        return when_ns
+
+    def record(self, i: int) -> Record:
+        index = self._indices[i]
+        plan = self._payloads.plan
+        return Record(
+            index=index,
+            request_id=f"{self._spec.request_prefix}-{index}",
+            media_class=self._spec.class_names[plan.media_class[index]],
+            payload=int(plan.payload[index]),
+            intended_ns=self._intended_ns[i],
+            bytes_sent=self._payloads.length(index),
+            worker=self._spec.worker,
+        )
+
+    def request(self, i: int, record: Record) -> tuple[bytes, Sequence[Piece]]:
+        index = self._indices[i]
+        head = self._heads[self._payloads.plan.base[index]]
+        return head + record.request_id.encode() + b"\r\n\r\n", self._payloads.pieces(index)
+
+    def reader(self, record: Record) -> Reader:
+        return self._api.reader(record)
