@@ -26,6 +26,11 @@ class MonotonicClock:
     now_ns = staticmethod(time.monotonic_ns)
 
 
+def pause(seconds: float) -> None:
+    """Blocks the thread. Not for the loop that sends."""
+    time.sleep(seconds)
+
+
 def wall_ns() -> int:
     """Wall-clock nanoseconds since the epoch: to date a run, never to measure a duration."""
     return time.time_ns()

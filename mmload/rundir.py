@@ -4,7 +4,8 @@
       manifest.json     what was asked, of whom, when, on which machine (written before the load)
       scenario.yaml     the resolved scenario, ready to run again
       payloads.jsonl    one line a base payload: media, sizes, hashes
-      records.jsonl     one line a request, appended as requests end (kill -9 leaves it readable)
+      records.jsonl     one line a request, appended as requests end (kill -9 leaves it readable);
+                        records.1.jsonl ... where there were more load workers
       spans/*.jsonl     the server's hook, one file a process
       server.log        the embedded or launched server's output
       end.json          how the run ended (absent: it was killed)
@@ -79,7 +80,11 @@ def machine_facts() -> dict[str, Any]:
             if line.startswith("model name"):
                 cpu = line.split(":", 1)[1].strip()
                 break
+    boot_id = ""
+    with contextlib.suppress(OSError):
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return {
+        "boot_id": boot_id,
         "host_os": f"{platform.system()} {platform.release()}",
         "cpu": cpu,
         "cores": len(os.sched_getaffinity(0))
@@ -116,6 +121,12 @@ class RunDir:
             ) from error
         return cls(path)
 
+    def discard_if_empty(self) -> None:
+        """Removes the folder again if nothing was written into it."""
+        with contextlib.suppress(OSError):
+            self.spans_path.rmdir()
+            self.path.rmdir()
+
     def write_json(self, name: str, value: object) -> None:
         """Writes a file whole or not at all."""
         data = json.dumps(msgspec.to_builtins(value), indent=1, allow_nan=False, ensure_ascii=False)
@@ -127,11 +138,11 @@ class RunDir:
         part.write_text(text, encoding="utf-8")
         part.replace(target)
 
-    # -- reading -------------------------------------------------------------------------------
+    def write_lines(self, name: str, values: Iterable[object]) -> None:
+        """Writes a JSON lines file."""
+        self.write_text(name, "".join(msgspec.json.encode(v).decode() + "\n" for v in values))
 
-    @property
-    def records_path(self) -> Path:
-        return self.path / "records.jsonl"
+    # -- reading -------------------------------------------------------------------------------
 
     @property
     def spans_path(self) -> Path:
@@ -164,7 +175,7 @@ class RunDir:
             return None
 
     def records(self) -> "Lines[Record]":
-        return Lines([self.records_path], Record)
+        return Lines(sorted(self.path.glob("records*.jsonl")), Record)
 
     def spans(self) -> "SpanLines":
         return SpanLines(sorted(self.spans_path.glob("*.jsonl")))
@@ -210,8 +221,13 @@ class SpanLines:
             for line in _lines(file):
                 try:
                     if line.startswith(b'{"process"'):
-                        process = self._process.decode(line)["process"]
-                        self.processes.append(process)
+                        said = self._process.decode(line)["process"]
+                        if process is None:
+                            self.processes.append(said)
+                        else:  # the same process, later: it knows more of itself
+                            said.lost = process.lost
+                            self.processes[-1] = said
+                        process = said
                     elif line.startswith(b'{"lost"'):
                         lost = msgspec.json.decode(line, type=dict[str, int])["lost"]
                         if process is not None:

@@ -1,35 +1,28 @@
 """What to send, how fast, to whom: one validated, frozen model behind YAML files and flags.
 
-The keys of a YAML scenario are the long flags with underscores. Flags win over the file; what is
-left is the default. `load_scenario` turns every problem into one UsageError line that names the
-flag or the file and key, the value, what is allowed, and the fix. The digest covers what is sent
-and how fast, not to whom or where the results go: runs with equal digests may be compared.
+`scenario_file` reads them. The digest covers what is sent and how fast, not to whom or where the
+results go: runs with equal digests may be compared.
 """
 
-import difflib
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cached_property
-from importlib import resources
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     model_validator,
 )
 
-from mmload.errors import UsageError
-from mmload.flags import DEFAULT_SIZE, SCENARIO
 from mmload.load.schedule import MAX_ARRIVALS, Segment
+
+DEFAULT_SIZE: Final = "854x480"
 
 Arrival = Literal["constant", "poisson", "gamma"]
 
@@ -107,42 +100,85 @@ class ProfileSegment(_Model):
 
 
 class Scenario(_Model):
-    """Everything about a run but the server. What each field means: `mmload.flags.SCENARIO`."""
+    """Everything about a run but the server. Descriptions are the flags' help."""
 
     # to whom (not in the digest)
-    url: str | None = Field(None)
-    model: str | None = Field(None)
-    out: str | None = Field(None)
+    url: str | None = Field(
+        None, description="Base URL of the server; none: an embedded one is started for the run."
+    )
+    model: str | None = Field(None, description="Model name (the one that /v1/models lists).")
+    out: str | None = Field(None, description="Run folder to make (runs/<time>-<name>).")
 
-    name: str = Field("run", pattern=r"^[\w.-]{1,60}$")
+    name: str = Field(
+        "run",
+        pattern=r"^[\w.-]{1,60}$",
+        description="Name of the scenario, for reports and the run folder.",
+    )
 
     # how fast
-    qps: Rate | None = Field(None)
-    duration: Seconds | None = Field(None)
-    requests: Annotated[int, Field(gt=0, le=MAX_ARRIVALS)] | None = Field(None)
-    arrival: Arrival = Field("constant")
-    burstiness: Annotated[float, Field(gt=0, le=100)] = Field(1.0)
-    profile: Annotated[tuple[ProfileSegment, ...], BeforeValidator(_profile)] | None = Field(None)
-    trace: str | None = Field(None)
-    concurrency: Annotated[int, Field(gt=0, le=10_000)] | None = Field(None)
-    sequential: bool = Field(False)
-    max_in_flight: Annotated[int, Field(gt=0)] | None = Field(None)
-    warmup: Annotated[int, Field(ge=0, le=10_000)] = Field(2)
-    timeout: Seconds = Field(300.0)
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0)
+    qps: Rate | None = Field(None, description="Arrivals per second, whatever the server does (5).")
+    duration: Seconds | None = Field(None, description="Seconds of arrivals (30).")
+    requests: Annotated[int, Field(gt=0, le=MAX_ARRIVALS)] | None = Field(
+        None, description="How many requests, instead of --duration."
+    )
+    arrival: Arrival = Field(
+        "constant", description="Spacing of arrivals: constant, poisson or gamma."
+    )
+    burstiness: Annotated[float, Field(gt=0, le=100)] = Field(
+        1.0, description="Shape of gamma arrivals: below 1 bursty, 1 as Poisson, above 1 calmer."
+    )
+    profile: Annotated[tuple[ProfileSegment, ...], BeforeValidator(_profile)] | None = Field(
+        None, description="Rates over time instead of --qps: 2x10s,1-10x30s,0x5s; repeats."
+    )
+    trace: str | None = Field(None, description="JSONL file of arrivals to replay.")
+    concurrency: Annotated[int, Field(gt=0, le=10_000)] | None = Field(
+        None, description="Closed loop instead of --qps: keep so many requests under way."
+    )
+    sequential: bool = Field(False, description="One request at a time: a closed loop of one.")
+    max_in_flight: Annotated[int, Field(gt=0)] | None = Field(
+        None, description="Drop, and count, arrivals above this many in flight (no cap)."
+    )
+    warmup: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        2, description="Requests sent one at a time before the clock starts, not measured (2)."
+    )
+    timeout: Seconds = Field(300.0, description="Seconds that a request may take in all (300).")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        0, description="Seed of arrivals, media and mix (0)."
+    )
 
     # what
-    api: Literal["chat"] = Field("chat")
-    frames: Annotated[tuple[FrameCount, ...], BeforeValidator(_listed)] = Field((1,))
-    size: Annotated[tuple[Size, ...], BeforeValidator(_listed)] | None = Field(None)
-    mix: tuple[MediaClass, ...] | None = Field(None)
-    media: str | None = Field(None)
-    as_: Literal["video", "frames"] = Field("video", alias="as")
-    fps: Annotated[float, Field(gt=0, le=240, allow_inf_nan=False)] = Field(2.0)
-    quality: Annotated[int, Field(ge=1, le=100)] = Field(85)
-    reuse: Share | None = Field(None)
-    prompt: Annotated[str, Field(min_length=1)] = Field("Describe what you see.")
-    max_tokens: Annotated[int, Field(gt=0)] = Field(64)
+    api: Literal["chat"] = Field("chat", description="The server's API: chat.")
+    frames: Annotated[tuple[FrameCount, ...], BeforeValidator(_listed)] = Field(
+        (1,),
+        description="Frames a request: 0 text, 1 an image, more a video; 1,6,15 is a mix (1).",
+    )
+    size: Annotated[tuple[Size, ...], BeforeValidator(_listed)] | None = Field(
+        None, description=f"WIDTHxHEIGHT in pixels ({DEFAULT_SIZE}); several make a mix."
+    )
+    mix: tuple[MediaClass, ...] | None = Field(
+        None, description="Classes with weights, instead of frames and size (YAML only)."
+    )
+    media: str | None = Field(
+        None, description="A file or folder of images and videos to send (synthetic media)."
+    )
+    as_: Literal["video", "frames"] = Field(
+        "video",
+        alias="as",
+        description="Send frames as one MP4 (video) or as so many images (frames).",
+    )
+    fps: Annotated[float, Field(gt=0, le=240, allow_inf_nan=False)] = Field(
+        2.0, description="Frame rate written into videos; servers sample by it (2)."
+    )
+    quality: Annotated[int, Field(ge=1, le=100)] = Field(
+        85, description="JPEG quality of images that mmload encodes (85)."
+    )
+    reuse: Share | None = Field(
+        None, description="Share of requests that repeat an earlier medium, exactly (0)."
+    )
+    prompt: Annotated[str, Field(min_length=1)] = Field(
+        "Describe what you see.", description="Text of each request."
+    )
+    max_tokens: Annotated[int, Field(gt=0)] = Field(64, description="Output tokens asked for (64).")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -218,92 +254,13 @@ class Scenario(_Model):
             plain["duration"] = self.duration_s
         return plain
 
-    @property
-    def digest(self) -> str:
-        """12 hex digits over what is sent and how fast."""
+    def digest(self, file_hashes: Sequence[str] = ()) -> str:
+        """12 hex digits over what is sent and how fast; user files count by their contents."""
         plain = {k: v for k, v in self.resolved().items() if k not in _NOT_IN_DIGEST}
+        if self.media is not None:
+            plain["media"] = list(file_hashes)
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 _NOT_IN_DIGEST: Final = ("url", "model", "out", "name", "warmup", "timeout")
-
-
-def load_scenario(file: str | None, flags: Mapping[str, Any]) -> Scenario:
-    """The scenario of a YAML file (or a shipped name such as "mix") under the given flags.
-
-    `flags` maps field names (by alias) to what was typed. Raises UsageError.
-    """
-    from_file, where = _read(file) if file is not None else ({}, "")
-    values = {**from_file, **flags}
-    # Flags replace a file's way of pacing instead of standing beside it.
-    for group in _ALTERNATIVES:
-        if any(key in flags for key in group):
-            for key in group:
-                if key not in flags:
-                    values.pop(key, None)
-    try:
-        return Scenario.model_validate(values)
-    except ValidationError as error:
-        raise _usage_error(error, set(flags), where) from None
-
-
-_ALTERNATIVES: Final = (
-    ("qps", "profile", "trace", "concurrency", "sequential"),
-    ("duration", "requests"),
-    ("mix", "frames"),
-)
-
-
-def scenario_folder() -> Path:
-    """Where the shipped scenarios are: beside the package when installed, else in the checkout."""
-    packaged = Path(str(resources.files("mmload"))) / "scenarios"
-    return packaged if packaged.is_dir() else packaged.parents[1] / "scenarios"
-
-
-def shipped() -> dict[str, Path]:
-    return {path.stem: path for path in sorted(scenario_folder().glob("*.yaml"))}
-
-
-def _read(file: str) -> tuple[dict[str, Any], str]:
-    path = Path(file)
-    if not path.exists() and path.suffix == "" and path.name == file:
-        names = shipped()
-        if file not in names:
-            raise UsageError(
-                f"--scenario {file}: no such file or shipped scenario",
-                f"name a YAML file or one of: {', '.join(names)}",
-            )
-        path = names[file]
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", "name a YAML file that can be read") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        problem = " ".join(str(error).split())
-        raise UsageError(f"{path}: not YAML: {problem}", "correct the file") from None
-    if not isinstance(values, dict):
-        raise UsageError(f"{path}: holds no keys", "write `key: value` lines, such as `qps: 5`")
-    values.setdefault("name", path.stem)
-    return values, str(path)
-
-
-def _usage_error(error: ValidationError, flags: set[str], file: str) -> UsageError:
-    first = error.errors()[0]
-    loc = [str(part) for part in first["loc"]]
-    key = loc[0] if loc else ""
-    flag = key in flags or not file
-    source = f"--{key.replace('_', '-')}" if flag else f"{file}: {'.'.join(loc)}"
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        known = [f.alias or n for n, f in Scenario.model_fields.items()]
-        if len(loc) > 1:
-            known = list(MediaClass.model_fields if key == "mix" else ProfileSegment.model_fields)
-        close = difflib.get_close_matches(loc[-1], known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"allowed: {', '.join(sorted(known))}"
-        return UsageError(f"{source}: no such key", hint)
-    if not loc:
-        return UsageError(f"{file}: {message}" if file else message, "see `mmload run --help`")
-    shown = first["input"] if not isinstance(first["input"], dict) else "..."
-    about = SCENARIO[name].help if (name := key.replace("_", "-")) in SCENARIO else ""
-    return UsageError(f"{source}: {shown!r} is not allowed: {message}", about)

@@ -1,0 +1,1 @@
+"""From records and spans to what a report says. Pure: no I/O, no clock."""

@@ -1,0 +1,1 @@
+"""The server side: stamps what happens to a request. Stdlib only; inert unless switched on."""

@@ -1,0 +1,1 @@
+"""The client side: when to send, what to send, and the loop that sends it."""

@@ -7,8 +7,9 @@ import msgspec
 
 from mmload.clock import MonotonicClock
 from mmload.errors import UsageError
+from mmload.load.http import HttpTransport
 from mmload.load.target import Target
-from mmload.load.transport import Address, Headers, HttpTransport
+from mmload.load.transport import Address, Headers
 from mmload.records import Outcome
 from mmload.wire.base import error_text, shorten
 

@@ -10,7 +10,7 @@ Reuse is exact: of n requests of a class, round(R * n) repeat an earlier one of 
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +146,7 @@ def make_plan(
     *,
     reuse: float | None,
     seed: int,
+    without_media: Collection[int] = (),
 ) -> Plan:
     """Gives each request its payload.
 
@@ -156,6 +157,7 @@ def make_plan(
         reuse: share of requests that repeat an earlier body of their class, exact. None: bases that
             cannot be varied come round again and again (user files as they are).
         seed: of the media; independent of arrivals and mix.
+        without_media: classes of text alone, whose one body may always repeat.
 
     Raises UsageError if there are not enough distinct bodies for the asked reuse.
     """
@@ -169,8 +171,9 @@ def make_plan(
         members = np.flatnonzero(classes == c)
         if not len(members):
             continue
+        endless = reuse is None or c in without_media
         repeats: set[int] = set()
-        if reuse:
+        if reuse and not endless:
             k = min(round(reuse * len(members)), len(members) - 1)
             repeats = set(shuffled(range(1, len(members)), rng)[:k])
         fresh: list[tuple[int, int]] = []
@@ -180,7 +183,7 @@ def make_plan(
                 chosen = fresh[int(rng.random() * len(fresh))]
             else:
                 following = next(bodies, None)
-                if following is None and reuse is None:
+                if following is None and endless:
                     bodies = _distinct_bodies(own, variants)
                     following = next(bodies)
                 if following is None:
@@ -194,6 +197,26 @@ def make_plan(
             base[request], variant[request] = chosen
             payload[request] = distinct.setdefault(chosen, len(distinct))
     return Plan(classes, base, variant, payload)
+
+
+def with_warm_up(
+    plan: Plan, bases_of_class: Sequence[Sequence[int]], variants: Sequence[int], count: int
+) -> Plan:
+    """The plan and `count` requests behind it that go through the classes in turn.
+
+    Their bodies are taken from the far end of what a base can be, so that no measured request finds
+    its medium in a cache.
+    """
+    k = np.arange(count)
+    classes = (k % len(bases_of_class)).astype(np.int32)
+    base = np.array([bases_of_class[c][-1] for c in classes.tolist()], np.int32)
+    most = np.array(variants, np.int64)[base] if count else np.zeros(0, np.int64)
+    return Plan(
+        np.concatenate([plan.media_class, classes]),
+        np.concatenate([plan.base, base]),
+        np.concatenate([plan.variant, np.maximum(most - 1 - k, 0)]),
+        np.concatenate([plan.payload, -1 - k]),
+    )
 
 
 def _distinct_bodies(own: Sequence[int], variants: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -14,7 +14,7 @@ coarser than libraries differ.
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, count
 from typing import Final
@@ -78,10 +78,15 @@ def arrivals(
 
 
 def profiled_arrivals(
-    unit: Unit, profile: Sequence[Segment], *, duration_s: float, requests: int | None = None
+    unit: Unit,
+    profile: Sequence[Segment],
+    *,
+    duration_s: float | None = None,
+    requests: int | None = None,
 ) -> Times:
-    """Arrivals along a profile, which repeats until `duration_s`."""
-    return _collect(_along(unit, profile), duration_s * NS_PER_S, requests)
+    """Arrivals along a profile, which repeats until `duration_s` or `requests` of them."""
+    limit_ns = math.inf if duration_s is None else duration_s * NS_PER_S
+    return _collect(_along(unit, profile), limit_ns, requests)
 
 
 def _along(unit: Unit, profile: Sequence[Segment]) -> Iterator[int]:
@@ -175,6 +180,3 @@ def seeded(seed: int, purpose: str) -> random.Random:
     """A generator of its own for each purpose ("arrivals", "media", "mix"): one can be changed
     without touching the others. Seeding by a string is SHA-512 based and stable."""
     return random.Random(f"mmload {purpose} {seed}")
-
-
-Process = Callable[[random.Random], Unit]

@@ -21,10 +21,10 @@ from typing import Any, Final
 from mmload.clock import NS_PER_S, MonotonicClock
 from mmload.errors import MmloadError
 from mmload.load.generator import Generator, Tally
+from mmload.load.http import HttpTransport
 from mmload.load.job import LoadSpec, PlannedJob, unpack
 from mmload.load.payloads import PayloadSet
 from mmload.load.recorder import Recorder
-from mmload.load.transport import HttpTransport
 from mmload.records import Outcome, Record
 
 TICK_S: Final = 0.25

@@ -1,0 +1,1 @@
+"""The multimodal processors: owned ones, and the arithmetic of sizes and tokens."""

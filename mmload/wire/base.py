@@ -61,6 +61,7 @@ class Api(Protocol):
 
     name: str
     path: str
+    content_type: str
 
     def body(self, ask: Ask) -> bytes:
         """The request body, with each slot's token where the base64 of the media goes."""

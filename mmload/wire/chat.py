@@ -19,6 +19,7 @@ class ChatApi:
 
     name = "chat"
     path = "/chat/completions"
+    content_type = "application/json"
 
     def body(self, ask: Ask) -> bytes:
         parts: list[dict[str, Any]] = [

@@ -42,10 +42,11 @@ class _Layers:
     height: Pixels
 
     def paint(self, outline: Points, colour: Points, texture: int, height: int) -> None:
-        points = np.rint(outline * (1 << SUBPIXEL)).astype(np.int32)[None]
+        points = np.rint(outline * (1 << SUBPIXEL)).astype(np.int32)
         bgr = [float(c) for c in np.clip(colour, 4, 250)]
-        for layer, value in ((self.colour, bgr), (self.texture, [texture]), (self.height, [height])):
-            cv2.fillPoly(layer, points, value, cv2.LINE_AA, SUBPIXEL)  # type: ignore[call-overload]
+        cv2.fillPoly(self.colour, [points], bgr, cv2.LINE_AA, SUBPIXEL)
+        cv2.fillPoly(self.texture, [points], texture, cv2.LINE_AA, SUBPIXEL)
+        cv2.fillPoly(self.height, [points], height, cv2.LINE_AA, SUBPIXEL)
 
 
 def render(rng: np.random.Generator, width: int, height: int, reach: int) -> Plane:
@@ -160,7 +161,9 @@ def _ridge(rng: np.random.Generator, width: int) -> tuple[Points, Points]:
     return np.linspace(0, width, 160), y
 
 
-def _sizes(rng: np.random.Generator, count: int, small: float = 0.022, large: float = 0.3) -> Points:
+def _sizes(
+    rng: np.random.Generator, count: int, small: float = 0.022, large: float = 0.3
+) -> Points:
     """Sizes by a power law, large first: many small things, few large ones, as in photographs."""
     power = -1.5
     between = rng.random(count)

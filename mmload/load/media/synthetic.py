@@ -15,17 +15,19 @@ from numpy.typing import NDArray
 
 from mmload.errors import UsageError
 from mmload.load.media.opencv import Pixels, Plane, cv2
-from mmload.load.media.scenery import outline, render
+from mmload.load.media.scenery import SUBPIXEL, outline, render
 
 SENSOR_NOISE: Final = 1.3  # standard deviation, in steps of 0..255, the same in all three colours
-CLIP_NOISE: Final = 1.8  # what a video sensor has more
+CLIP_NOISE: Final = 2.2  # a video sensor has more
 CANVAS: Final = 1.4  # a clip's scene is this much wider and higher than its frame
 TILE_SLACK: Final = 16  # a clip's noise is one tile, shifted by up to this for each frame
 
 
 def seeded(*numbers: int) -> np.random.Generator:
-    """A generator that depends on these whole numbers (0 or more), in order, and on nothing else."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(numbers)))
+    """A generator that depends on these whole numbers (0 or more) and their order alone."""
+    # How many there are goes in too: alone, (7,) and (7, 0) would be one seed.
+    seed = np.random.SeedSequence((len(numbers), *numbers))
+    return np.random.Generator(np.random.PCG64(seed))
 
 
 def image_pixels(rng: np.random.Generator, width: int, height: int) -> Pixels:
@@ -36,9 +38,7 @@ def image_pixels(rng: np.random.Generator, width: int, height: int) -> Pixels:
     return _bytes(scene)
 
 
-def video_frames(
-    rng: np.random.Generator, width: int, height: int, frames: int
-) -> list[Pixels]:
+def video_frames(rng: np.random.Generator, width: int, height: int, frames: int) -> list[Pixels]:
     """A clip of `frames` pictures, each as `image_pixels` gives them.
 
     The camera moves on a closed path, so a clip of any length stays within its scene; about 1 % of
@@ -55,7 +55,7 @@ def video_frames(
         for traveller in travellers:
             frame = traveller.over(frame, number)
         x, y = rng.integers(0, TILE_SLACK, 2)
-        exposure = np.float32(4 * np.sin(0.5 * number + flicker))
+        exposure = np.float32(6 * np.sin(0.5 * number + flicker))
         light = noise[y : y + height, x : x + width] + exposure
         clip.append(_pixels(cv2.add(frame, light, dtype=cv2.CV_8U)))
     return clip
@@ -97,13 +97,11 @@ class _Camera:
         x = cos * self.x - sin * self.y + np.float32(centre_x)
         y = sin * self.x + cos * self.y + np.float32(centre_y)
         reach = min(width, height)
-        sway = np.float32(0.01 * reach)
+        sway = np.float32(0.014 * reach)
         wave = np.float32(1 / reach)
         x += sway * np.sin(wave * (11 * self.x + 7 * self.y) + np.float32(0.8 * number))
         y += sway * np.sin(wave * (9 * self.x - 13 * self.y) + np.float32(0.6 * number))
-        return _pixels(
-            cv2.remap(self.canvas, x, y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
-        )
+        return _pixels(cv2.remap(self.canvas, x, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +120,10 @@ class _Traveller:
         side = max(2, round(reach * rng.uniform(0.25, 0.5)))
         picture = _bytes(render(rng, side, side, reach=reach))
         mask = np.zeros((side, side), np.uint8)
-        edge = np.rint(outline(rng, side / 2, side / 2, 0.36 * side) * 16).astype(np.int32)
-        cv2.fillPoly(mask, edge[None], [255], cv2.LINE_AA, 4)
+        edge = np.rint(outline(rng, side / 2, side / 2, 0.36 * side) * (1 << SUBPIXEL)).astype(
+            np.int32
+        )
+        cv2.fillPoly(mask, [edge], 255, cv2.LINE_AA, SUBPIXEL)
         start = (rng.uniform(0.1, 0.9) * width, rng.uniform(0.2, 0.9) * height)
         forward = rng.choice((-1, 1)) * rng.uniform(0.012, 0.022) * width
         step = (float(forward), rng.uniform(-0.008, 0.008) * height)

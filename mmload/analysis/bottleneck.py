@@ -1,0 +1,148 @@
+"""Which stage limits the server, what it can carry, and what moves it: one sentence, and its data.
+
+In: the loads of the stages and the arrival rate. Out: a dictionary as docs/summary.md says, or None
+when no stage's limit can be seen. A stage whose own queue grows is the bottleneck, whatever the
+utilisations say: its wait is a fact, and a utilisation rests on a width. Else it is the busiest of
+those whose width is known: as the server says it, or because requests waited for it. The most that
+was ever in a stage without a queue is no limit of that stage, and is never called one.
+"""
+
+from typing import Any, Final
+
+from mmload.analysis.stages import StageLoad
+
+NEAR_LIMIT: Final = 0.7
+_OFF_CPU: Final = 0.25
+_WAITED_FOR: Final = 0.05  # a wait of this share of the work is a queue, not a hand-over
+
+# The waits, and the stages that empty them: of several, the longest is to blame.
+FEEDS: Final[dict[str, tuple[str, ...]]] = {
+    "media_wait": ("media_decode",),
+    "renderer_wait": ("tokenize",),
+    "processor_wait": ("processor",),
+    "engine_wait": ("prefill", "encoder", "decode"),
+}
+_WAIT_OF: Final = {work: wait for wait, works in FEEDS.items() for work in works}
+
+_MEDIA: Final = ("--media-workers", "VLLM_MEDIA_LOADING_THREAD_COUNT")
+_ENGINE: Final = ("--max-num-batched-tokens", "--max-num-seqs")
+SETTINGS: Final[dict[str, tuple[str, ...]]] = {
+    "http_receive": ("--api-server-count",),
+    "media_fetch": _MEDIA,
+    "media_decode": _MEDIA,
+    "tokenize": ("--renderer-workers", "--renderer-num-workers"),
+    "processor": (
+        "--renderer-workers",
+        "--omp-threads",
+        "--renderer-num-workers",
+        "--api-server-count",
+        "OMP_NUM_THREADS",
+    ),
+    "handoff": ("--api-server-count",),
+    "encoder": _ENGINE,
+    "prefill": _ENGINE,
+    "decode": _ENGINE,
+}
+_REMEDY: Final[dict[str, str]] = {
+    "http_receive": "More API server processes move it.",
+    "media_fetch": "More media workers, or media that is nearer, move it.",
+    "media_decode": "More media workers, or smaller media, move it.",
+    "tokenize": "More renderer workers move it.",
+    "processor": "More renderer workers (--renderer-workers) or a faster processor move it.",
+    "handoff": "More API server processes move it.",
+    "encoder": "A faster or second engine moves it.",
+    "prefill": "A faster or second engine, or shorter prompts, move it.",
+    "decode": "A faster or second engine, or shorter answers, move it.",
+}
+
+
+def bottleneck(loads: list[StageLoad], arrival_qps: float | None) -> dict[str, Any] | None:
+    """The limiting stage as docs/summary.md says; None if no stage's limit can be seen."""
+    by_name = {load.name: load for load in loads}
+    blamed = _behind_growing_wait(by_name)
+    queue_grows = blamed is not None
+    if blamed is None:
+        seen = [load for load in loads if load.capacity_qps and load.utilisation is not None]
+        known = [load for load in seen if _is_limit(load, by_name)]
+        blamed = max(known or seen, key=lambda load: load.utilisation or 0.0, default=None)
+    if blamed is None:
+        return None
+    is_limit = queue_grows or _is_limit(blamed, by_name)
+    return {
+        "stage": blamed.name,
+        "utilisation": rounded(blamed.utilisation),
+        "capacity_qps": rounded(blamed.capacity_qps),
+        "width": blamed.width,
+        "settings": list(SETTINGS.get(blamed.name, ())),
+        "sentence": _sentence(blamed, arrival_qps, queue_grows, is_limit),
+    }
+
+
+def _is_limit(load: StageLoad, by_name: dict[str, StageLoad]) -> bool:
+    """Whether the stage's width is what it can do, not just what it had to do."""
+    if load.configured_width:
+        return True
+    wait = by_name.get(_WAIT_OF.get(load.name, ""))
+    waited, worked = (one.ms["mean"] if one and one.ms else 0.0 for one in (wait, load))
+    return waited > _WAITED_FOR * worked
+
+
+def idle_pools(loads: list[StageLoad]) -> list[StageLoad]:
+    """Stages that never used the width they were given although requests waited for them."""
+    by_name = {load.name: load for load in loads}
+    idle = []
+    for load in loads:
+        wait = by_name.get(_WAIT_OF.get(load.name, ""))
+        given = load.configured_width or 0
+        if wait is not None and load.observed_width < given and wait.observed_width > given:
+            idle.append(load)
+    return idle
+
+
+def _behind_growing_wait(by_name: dict[str, StageLoad]) -> StageLoad | None:
+    waits = [by_name[name] for name in FEEDS if name in by_name]
+    growing = [wait for wait in waits if wait.growth.verdict == "growing"]
+    for wait in sorted(growing, key=lambda wait: -wait.growth.growth_per_s):
+        works = [by_name[name] for name in FEEDS[wait.name] if name in by_name]
+        if works:
+            return max(works, key=lambda load: load.ms["mean"] if load.ms else 0.0)
+    return None
+
+
+def _sentence(load: StageLoad, arrival_qps: float | None, queue_grows: bool, is_limit: bool) -> str:
+    title = f"The {load.title}"
+    worker = "worker" if load.width == 1 else "workers"
+    if load.capacity_qps is None or load.utilisation is None or arrival_qps is None:
+        return (
+            f"{title} is the bottleneck: requests queue up in front of it. How much it can carry"
+            f" cannot be told from its spans. {_REMEDY.get(load.name, '')}"
+        ).rstrip()
+    figures = (
+        f"{arrival_qps:.1f} requests/s offered, {load.service_ms:.0f} ms each on {load.width}"
+        f" {worker} is utilisation {load.utilisation:.2f}"
+    )
+    if not is_limit:
+        return (
+            f"No stage is known to be near its limit. The busiest is the {load.title}:"
+            f" {arrival_qps:.1f} requests/s offered, {load.service_ms:.0f} ms each, at most"
+            f" {load.width} at once; nothing waited for it, so it may be able to do more."
+        )
+    carries = f"it can carry {load.capacity_qps:.2f} requests/s"
+    if not queue_grows and load.utilisation < NEAR_LIMIT:
+        return f"No stage is near its limit. The busiest is the {load.title}: {figures}; {carries}."
+    sentence = f"{title} is the bottleneck: {figures}; {carries}."
+    if queue_grows and load.utilisation < 1:
+        sentence = (
+            f"{title} is the bottleneck: its queue grows although {figures}. Its {worker} did other"
+            " work too, or it slowed down under load."
+        )
+    if load.off_cpu_share is not None and load.off_cpu_share > _OFF_CPU:
+        sentence += (
+            f" For {load.off_cpu_share:.0%} of that time its thread was not on a CPU: it waited for"
+            " the GIL, for other threads of its own, or for a core."
+        )
+    return f"{sentence} {_REMEDY.get(load.name, '')}".rstrip()
+
+
+def rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6) + 0.0  # no -0.0

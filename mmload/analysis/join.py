@@ -1,0 +1,210 @@
+"""Spans to requests: by id, through the decorations that servers put on ids, onto one clock.
+
+In: the client's records as columns, the hook's spans, the processes they come from. Out: `Joined`,
+the spans as columns of row, stage, start and end in the run's time, and a count for everything that
+did not fit. Never guesses: an id that fits no request, or two, joins nothing and is counted.
+"""
+
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmload.analysis.offset import ClockOffset, estimate
+from mmload.hook.stages import Phase, phase_of
+from mmload.records import Outcome, RecordTable, ServerProcess, Span
+
+# vLLM: chatcmpl-{id} outside, {id}-{8 hex} inside, {sample}_{internal} for n > 1.
+_SAMPLE: Final = re.compile(r"\d+_")
+_PREFIX: Final = re.compile(r"(?:chatcmpl|cmpl|resp|response|responses|msg)[-_]")
+_SUFFIX: Final = re.compile(r"-[0-9a-f]{8}$")
+
+_SAME_CLOCK_NS: Final = 100_000_000
+
+
+@dataclass(slots=True)
+class Facts:
+    """Sums of what the spans of one stage saw: numbers (booleans count as 0 or 1) by name."""
+
+    sums: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    pool_width: int | None = None  # the widest pool that any span named
+    batched: bool = False  # any span says that one piece of work served several requests
+    cpu_ns: int = 0  # thread CPU time of the spans that measured it
+    cpu_wall_ns: int = 0  # wall time of those same spans
+
+    def add(self, facts: dict[str, Any], wall_ns: int) -> None:
+        for name, value in facts.items():
+            if isinstance(value, bool | int | float) and value == value:
+                self.sums[name] = self.sums.get(name, 0.0) + value
+                self.counts[name] = self.counts.get(name, 0) + 1
+        width, cpu_ns = facts.get("pool_width"), facts.get("cpu_ns")
+        if isinstance(width, int) and width > 0:
+            self.pool_width = max(width, self.pool_width or 0)
+        if isinstance(cpu_ns, int):
+            self.cpu_ns += cpu_ns
+            self.cpu_wall_ns += wall_ns
+        self.batched |= facts.get("batched") is True
+
+
+@dataclass(slots=True)
+class Joined:
+    """Spans that belong to requests, as columns of one length, and the count of all others."""
+
+    row: NDArray[np.int64]  # index into the RecordTable
+    stage: NDArray[np.int32]  # index into `stage_names`
+    start_ns: NDArray[np.int64]  # since the run's origin
+    end_ns: NDArray[np.int64]
+    stage_names: list[str]
+    stage_phases: list[Phase]
+    facts: list[Facts]  # by stage
+    has_spans: NDArray[np.bool_]  # by record
+    stray_ids: int = 0  # distinct span ids that fit no request
+    ambiguous_ids: int = 0  # distinct span ids that fit several requests
+    repeated_spans: int = 0  # the same span written twice
+    reversed_spans: int = 0  # ends before it starts
+    offsets: list[ClockOffset] = field(default_factory=list)  # one a foreign clock
+
+
+class IdIndex:
+    """Finds the request that a span's id means. An id that several requests have means none."""
+
+    NONE: Final = -1
+    AMBIGUOUS: Final = -2
+
+    def __init__(self, request_ids: Iterable[str]) -> None:
+        self._request_ids = request_ids
+        self._row: dict[str, int] = {}  # made when first asked: a run without spans needs none
+
+    def find(self, span_id: str) -> int:
+        """Row of the request; the exact id wins, then the least that has to be taken off."""
+        if not self._row:
+            for number, request_id in enumerate(self._request_ids):
+                self._row[request_id] = self.AMBIGUOUS if request_id in self._row else number
+        for bare in _undecorated(span_id):
+            row = self._row.get(bare)
+            if row is not None:
+                return row
+        return self.NONE
+
+
+def _undecorated(span_id: str) -> Iterator[str]:
+    """The id, then the id without each combination of known decorations, least removed first."""
+    yield span_id
+    sample, suffix = _SAMPLE.match(span_id), _SUFFIX.search(span_id)
+    starts = [0, sample.end()] if sample else [0]
+    for start in list(starts):
+        prefix = _PREFIX.match(span_id, start)
+        if prefix:
+            starts.append(prefix.end())
+    for start in starts:
+        yield span_id[start:]
+        if suffix and suffix.start() > start:
+            yield span_id[start : suffix.start()]
+
+
+def join(
+    table: RecordTable,
+    spans: Iterable[Span],
+    processes: Iterable[ServerProcess],
+    origin_ns: int,
+    boot_id: str = "",
+) -> Joined:
+    """Joins `spans` to the rows of `table`; hosts with another `boot_id` have other clocks.
+
+    `processes` is looked at after `spans` was read.
+    """
+    index = IdIndex(table.request_ids)
+    row_of: dict[str, int] = {}
+    codes: dict[str, int] = {}
+    phases: list[Phase] = []
+    facts: list[Facts] = []
+    flat = array("q")  # row, stage, start, end, pid; and again
+    backwards = 0
+    for span in spans:
+        row = row_of.get(span.request_id)
+        if row is None:
+            row = row_of[span.request_id] = index.find(span.request_id)
+        if row < 0:
+            continue
+        if span.end_ns < span.start_ns:
+            backwards += 1
+            continue
+        code = codes.get(span.stage)
+        if code is None:
+            code = codes[span.stage] = len(codes)
+            phases.append(phase_of(span.stage, span.phase))
+            facts.append(Facts())
+        start_ns, end_ns = span.start_ns - origin_ns, span.end_ns - origin_ns
+        flat.extend((row, code, start_ns, end_ns, span.pid))
+        if span.facts:
+            facts[code].add(span.facts, end_ns - start_ns)
+    written = np.array(flat, np.int64).reshape(-1, 5)
+    columns = np.unique(written, axis=0)  # a buffer that was flushed twice repeats whole lines
+    has_spans = np.zeros(len(table), np.bool_)
+    has_spans[columns[:, 0]] = True
+    joined = Joined(
+        row=columns[:, 0],
+        stage=columns[:, 1].astype(np.int32),
+        start_ns=columns[:, 2],
+        end_ns=columns[:, 3],
+        stage_names=list(codes),
+        stage_phases=phases,
+        facts=facts,
+        has_spans=has_spans,
+        stray_ids=sum(row == IdIndex.NONE for row in row_of.values()),
+        ambiguous_ids=sum(row == IdIndex.AMBIGUOUS for row in row_of.values()),
+        repeated_spans=len(written) - len(columns),
+        reversed_spans=backwards,
+    )
+    _onto_one_clock(joined, columns[:, 4], table, list(processes), boot_id)
+    return joined
+
+
+def _onto_one_clock(
+    joined: Joined,
+    pid: NDArray[np.int64],
+    table: RecordTable,
+    processes: list[ServerProcess],
+    boot_id: str,
+) -> None:
+    """Shifts the spans of every host but the client's own by the offset its exchanges show.
+
+    CLOCK_MONOTONIC is one clock for all processes of a boot. Where either side's boot id is not
+    known, the clock is taken for the same one unless the exchanges contradict that by far more than
+    stamps taken a little late could: clocks of two hosts differ by the time between their boots.
+    """
+    by_clock: dict[str, list[int]] = {}
+    for process in processes:
+        by_clock.setdefault(process.boot_id, []).append(process.pid)
+    claimed = np.zeros(len(joined.row), np.bool_)
+    for clock, pids in by_clock.items():
+        mine = np.isin(pid, pids) & ~claimed
+        claimed |= mine
+        if clock and clock == boot_id:
+            continue
+        offset = _estimate(joined, mine, table)
+        if offset is None:
+            continue
+        if not (clock and boot_id) and offset.may_be_zero(_SAME_CLOCK_NS):
+            continue
+        for times in (joined.start_ns, joined.end_ns):
+            times[mine] -= offset.at(times[mine])
+        joined.offsets.append(offset)
+
+
+def _estimate(joined: Joined, mine: NDArray[np.bool_], table: RecordTable) -> ClockOffset | None:
+    # Only ok exchanges bound the clock: a server may work on long after a client has given up.
+    usable = table.is_outcome(Outcome.ok)
+    mine = mine & usable[joined.row]
+    first = np.full(len(table), np.inf)
+    last = np.full(len(table), -np.inf)
+    np.minimum.at(first, joined.row[mine], joined.start_ns[mine])
+    np.maximum.at(last, joined.row[mine], joined.end_ns[mine])
+    sent, closed = table.times["sent_ns"], table.times["closed_ns"]
+    rows = np.flatnonzero(np.isfinite(first) & ~np.isnan(sent) & ~np.isnan(closed))
+    return estimate(sent[rows], closed[rows], first[rows], last[rows])

@@ -1,0 +1,190 @@
+"""Warnings as data: what may make a reader misread a valid run, and what to do about it.
+
+In: everything that was worked out of the run, as one `Findings`. Out: a list of `Trap`, those that
+change the reading most first. A trap never changes a figure or the verdict.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from mmload.analysis.bottleneck import NEAR_LIMIT, idle_pools
+from mmload.analysis.growth import Growth
+from mmload.analysis.join import Joined
+from mmload.analysis.measures import Measures, failures
+from mmload.analysis.quantiles import MIN_SAMPLES_P99, P50, at_quantile
+from mmload.analysis.stages import StageLoad
+from mmload.records import RecordTable, ServerProcess
+from mmload.rundir import RunEnd, RunManifest
+
+CACHED_SHARE: Final = 0.1  # a shared text prefix is far less than that of a multimodal prompt
+
+
+class Trap(NamedTuple):
+    """`code` is for programs and stays; `message` says what was seen; `hint` what to do."""
+
+    code: str
+    message: str
+    hint: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the traps are looked for in."""
+
+    manifest: RunManifest
+    end: RunEnd | None
+    table: RecordTable
+    measures: Measures
+    growth: Growth
+    joined: Joined | None
+    loads: list[StageLoad]
+    processes: list[ServerProcess]
+    damaged: int
+
+
+def traps(found: Findings) -> list[Trap]:
+    """All traps of a run."""
+    return [*_of_load(found), *_of_answers(found), *_of_server(found), *_of_files(found)]
+
+
+def _of_load(found: Findings) -> Iterator[Trap]:
+    m, growth = found.measures, found.growth
+    if found.manifest.simulated:
+        yield Trap(
+            "simulated",
+            f"Parts of the server are simulated: {found.manifest.simulated}.",
+            "Read those parts as assumptions, not as measurements.",
+        )
+    if growth.verdict == "growing":
+        yield Trap(
+            "growing",
+            f"The queue grows by {growth.growth_per_s:.2f} requests a second for as long as the"
+            " load lasts, so percentiles say how long the run was, not how fast the server is.",
+            "Quote the growth and the capacity; for a latency to quote, lower the rate.",
+        )
+    if found.end is not None and found.end.interrupted:
+        done = int(np.count_nonzero(m.sent))
+        yield Trap(
+            "interrupted",
+            f"The run was interrupted after {done} of {found.manifest.planned} requests.",
+            "Every figure covers that part only.",
+        )
+    failed = failures(found.table)
+    if failed:
+        kinds = ", ".join(f"{n} x {kind.replace('_', ' ')}" for kind, n in failed.items())
+        yield Trap(
+            "failures",
+            f"{sum(failed.values())} of {np.count_nonzero(m.sent)} requests failed: {kinds}.",
+            "Latencies are of the requests that succeeded; a server that fails fast looks fast.",
+        )
+    ok = int(np.count_nonzero(m.ok))
+    if 0 < ok < MIN_SAMPLES_P99:
+        yield Trap(
+            "few_samples",
+            f"p99 of {ok} requests is little more than the slowest one or two: it takes"
+            f" {MIN_SAMPLES_P99} for a bound on it.",
+            "Quote p50 and p90, or run for longer.",
+        )
+    for note in found.manifest.notes:
+        yield Trap("note", note, "")
+
+
+def _of_answers(found: Findings) -> Iterator[Trap]:
+    m, table = found.measures, found.table
+    ok = int(np.count_nonzero(m.ok))
+    single = int(np.count_nonzero(m.ok & (table.chunks <= 1) & (m.tokens > 1)))
+    if single * 2 > ok:
+        yield Trap(
+            "single_chunk",
+            f"{single} of {ok} answers came in one piece, so they have no TPOT and their TTFT is"
+            " the time to the whole answer.",
+            "Ask for streaming, or see whether a proxy collects the stream.",
+        )
+    cached = float(np.nansum(np.where(m.ok, table.counts["cached_tokens"], np.nan)))
+    prompt = float(np.nansum(np.where(m.ok, table.counts["prompt_tokens"], np.nan)))
+    if found.manifest.media.get("reuse_asked") == 0 and cached > CACHED_SHARE * prompt > 0:
+        yield Trap(
+            "cache_hits",
+            f"The server answered {cached / prompt:.0%} of prompt tokens from its cache although"
+            " no media was repeated.",
+            "Make the prompts distinct too, or switch prefix caching off on the server.",
+        )
+    ttft, ttfo = at_quantile(m.ttft_ns, P50), at_quantile(m.ttfo_ns, P50)
+    if ttft is not None and ttfo is not None and ttfo > 1.5 * ttft:
+        yield Trap(
+            "reasoning",
+            f"The first answer comes {(ttfo - ttft) / 1e6:.0f} ms after the first output at the"
+            " median: reasoning comes first.",
+            "Quote TTFO for what a user waits for, or switch reasoning off.",
+        )
+
+
+def _of_server(found: Findings) -> Iterator[Trap]:
+    for load in idle_pools(found.loads):
+        yield Trap(
+            "pool_idle",
+            f"{load.title}: {load.configured_width} workers were given, at most"
+            f" {load.observed_width} ever worked at once, while requests waited.",
+            "The setting has no effect on this server: something else admits them one by one.",
+        )
+    cores = found.manifest.machine.get("cores")
+    for load in found.loads:
+        busy = load.capacity_qps is not None and (load.utilisation or 0.0) >= NEAR_LIMIT
+        if busy and load.facts.get("threads") == 1 and isinstance(cores, int) and cores > 1:
+            yield Trap(
+                "one_thread",
+                f"{load.title}: torch was held to one thread, on {cores} cores.",
+                "Set OMP_NUM_THREADS (--omp-threads) higher and compare.",
+            )
+
+
+def _of_files(found: Findings) -> Iterator[Trap]:
+    lost = sum(process.lost for process in found.processes)
+    if lost:
+        yield Trap(
+            "spans_lost",
+            f"Spans that the hook lost: {lost}. Its buffer was full, or its disk failed.",
+            "Stage figures miss that work. Give the hook a faster disk or a larger buffer.",
+        )
+    if found.damaged:
+        yield Trap(
+            "damaged_lines",
+            f"Lines of the run's files that could not be read and were left out: {found.damaged}.",
+            "A killed process leaves one torn line a file; more means a damaged disk or copy.",
+        )
+    joined = found.joined
+    if joined is None:
+        if found.manifest.traced:
+            yield Trap(
+                "no_spans",
+                "The server was to be traced, but no span arrived"
+                f"{': ' + found.manifest.span_source if found.manifest.span_source else ''}.",
+                "Its stages are unknown. Start it under `mmload trace`, on this machine.",
+            )
+        return
+    unjoined = int(np.count_nonzero(found.measures.sent & ~joined.has_spans))
+    if unjoined:
+        yield Trap(
+            "unjoined",
+            f"{unjoined} of {np.count_nonzero(found.measures.sent)} sent requests have no spans.",
+            "Their time in the server is unattributed: they did not reach the traced process, or"
+            " the server gave them other ids.",
+        )
+    if any(not offset.consistent for offset in joined.offsets):
+        yield Trap(
+            "clock",
+            "No clock offset fits the spans of another host to all requests.",
+            "Do not read that host's stages to better than"
+            f" {_worst_misfit_ms(joined):.1f} ms: its clock was stepped during the run.",
+        )
+
+
+def _worst_misfit_ms(joined: Joined) -> float:
+    return max((o.lo_ns - o.hi_ns) / 1e6 for o in joined.offsets)
+
+
+def as_data(found: list[Trap]) -> list[dict[str, Any]]:
+    return [trap._asdict() for trap in found]

@@ -1,0 +1,217 @@
+"""Stamps what happens to a request inside a server: a span is one stage, from start to end.
+
+    spans.install("server", {"workers": 1})        # does nothing unless MMLOAD_HOOK_DIR is set
+    spans.request_id.set("req-1")                   # a context variable: follows tasks
+    with spans.span("processor", frames=15) as seen:
+        seen.add(pixels=process(...))
+    spans.record("encoder", start_ns, end_ns)       # stamps taken elsewhere
+
+Without MMLOAD_HOOK_DIR, a folder, every call returns at once: no thread, no file. With it, a call
+costs an append; `writer.py` does the rest in its own thread. Nothing here raises into the server.
+A forked child starts inert and may install for itself. Times are CLOCK_MONOTONIC nanoseconds.
+Stdlib only.
+"""
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Final
+
+from mmload.hook.headers import trace_value
+from mmload.hook.thread_meter import ThreadMeter
+from mmload.hook.writer import BUFFER_LIMIT, Writer
+
+FOLDER_VARIABLE: Final = "MMLOAD_HOOK_DIR"
+
+request_id: ContextVar[str | None] = ContextVar("mmload_request_id", default=None)
+
+now_ns = time.monotonic_ns  # the one clock of the hook; tests put virtual time here
+
+_current_id: Final = request_id  # `request_id` is also the name of a parameter below
+_writer: Writer | None = None
+_install_lock = threading.Lock()
+
+
+def install(
+    role: str, settings: Mapping[str, Any] | None = None, *, limit: int = BUFFER_LIMIT
+) -> bool:
+    """Switches the hook on if MMLOAD_HOOK_DIR names a folder; says whether it is on.
+
+    May be called again in the same process: then `role` replaces the former and `settings` are
+    added to the former. `settings` go into the file as they are: no secrets, no argv, no
+    environment.
+    """
+    global _writer
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder:
+        return False
+    try:
+        with _install_lock:
+            if _writer is None:
+                _writer = Writer(folder, role, settings or {}, limit)
+                atexit.register(shutdown)
+            else:
+                _writer.describe(role, settings or {})
+        return True
+    except Exception:  # no more threads, for instance: the server has worse problems
+        return False
+
+
+def enabled() -> bool:
+    return _writer is not None
+
+
+def lost() -> int:
+    """Spans lost so far in this process: full buffer or failed writes."""
+    return _writer.lost() if _writer is not None else 0
+
+
+def flush() -> None:
+    """Writes what is buffered, on this thread. For ends and tests; never in a request's path."""
+    if _writer is not None:
+        _writer.flush()
+
+
+def shutdown() -> int:
+    """Writes the rest, switches the hook off, and returns the spans lost. Safe to repeat."""
+    global _writer
+    with _install_lock:
+        writer, _writer = _writer, None
+    if writer is None:
+        return 0
+    atexit.unregister(shutdown)
+    return writer.close()
+
+
+def trace_header() -> str | None:
+    """The value for X-Mmload-Trace, or None while the hook is off."""
+    writer = _writer
+    return None if writer is None else trace_value(writer.boot_id, writer.folder)
+
+
+def record(
+    stage: str,
+    start_ns: int,
+    end_ns: int,
+    *,
+    request_id: str | None = None,
+    phase: str | None = None,
+    **facts: Any,
+) -> None:
+    """Keeps a span whose stamps were taken by the caller. Without `request_id`, the context's."""
+    if _writer is not None:
+        _put(stage, start_ns, end_ns, request_id, phase, facts)
+
+
+def _put(
+    stage: str,
+    start_ns: int,
+    end_ns: int,
+    request_id: str | None,
+    phase: str | None,
+    facts: dict[str, Any],
+) -> None:
+    writer = _writer
+    if writer is not None:
+        name = request_id if request_id is not None else _current_id.get() or ""
+        thread = threading.current_thread().name
+        writer.put((name, stage, start_ns, end_ns, thread, phase, facts))
+
+
+class Seen:
+    """What a `with span(...)` yields: facts seen meanwhile go in by `add`."""
+
+    __slots__ = ()
+
+    def add(self, **facts: Any) -> None:
+        """Adds facts, each a JSON value. Does nothing while the hook is off."""
+
+    def __enter__(self) -> "Seen":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+
+class _Span(Seen):
+    __slots__ = ("_stage", "_start_ns", "_request_id", "_phase", "_facts", "_meter", "_measured")
+
+    def __init__(
+        self,
+        stage: str,
+        request_id: str | None,
+        phase: str | None,
+        facts: dict[str, Any],
+        measured: bool,
+    ) -> None:
+        self._stage = stage
+        # the request that opened it: the block may set another
+        self._request_id = request_id if request_id is not None else _current_id.get() or ""
+        self._phase = phase
+        self._facts = facts
+        self._measured = measured
+
+    def add(self, **facts: Any) -> None:
+        self._facts.update(facts)
+
+    def __enter__(self) -> "Seen":
+        self._meter = ThreadMeter() if self._measured else None
+        self._start_ns = now_ns()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        end_ns = now_ns()
+        if self._meter is not None:
+            self._facts.update(self._meter.facts())
+        if kind is not None:
+            self._facts["error"] = kind.__name__
+        _put(self._stage, self._start_ns, end_ns, self._request_id, self._phase, self._facts)
+
+
+_INERT: Final = Seen()
+
+
+def span(
+    stage: str,
+    *,
+    request_id: str | None = None,
+    phase: str | None = None,
+    measure_thread: bool = False,
+    **facts: Any,
+) -> Seen:
+    """A context manager that records its block, in plain and in async code.
+
+    `measure_thread` adds `cpu_ns` and `minor_faults` of the thread, for blocks without an await
+    (see `thread_meter`). A block that raises is recorded with `error`, the exception's class.
+    """
+    if _writer is None:
+        return _INERT
+    return _Span(stage, request_id, phase, facts, measure_thread)
+
+
+def _reset_in_child() -> None:
+    """After fork: the writer's thread did not come along, its locks may be held, its file is the
+    parent's."""
+    global _writer, _install_lock
+    writer, _writer = _writer, None
+    _install_lock = threading.Lock()
+    if writer is not None:
+        writer.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_in_child)

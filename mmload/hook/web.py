@@ -1,0 +1,45 @@
+"""The same as `asgi.py` for aiohttp servers: `setup(app)` gives each request its id.
+
+aiohttp is imported by the call, not by this module, so that the hook stays stdlib only.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mmload.hook import spans
+from mmload.hook.headers import REQUEST_ID_HEADER, TRACE_HEADER, clean_request_id
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from aiohttp.typedefs import Handler
+
+_KEY: Final = "mmload_request_id"
+
+
+def setup(app: "web.Application") -> None:
+    """Adds the middleware as the outermost one, and the response headers.
+
+    The headers are set by a signal, because a middleware sees a streaming response only when it has
+    already been sent.
+    """
+    from aiohttp import web
+
+    @web.middleware
+    async def with_request_id(request: web.Request, handler: "Handler") -> web.StreamResponse:
+        name = clean_request_id(request.headers.get(REQUEST_ID_HEADER))
+        request[_KEY] = name  # the signal may come after this middleware: for raised responses
+        token = spans.request_id.set(name)
+        try:
+            return await handler(request)
+        finally:
+            spans.request_id.reset(token)
+
+    async def echo(request: web.Request, response: web.StreamResponse) -> None:
+        name = request.get(_KEY)
+        if name is not None and REQUEST_ID_HEADER not in response.headers:
+            response.headers[REQUEST_ID_HEADER] = name
+        trace = spans.trace_header()
+        if trace is not None:
+            response.headers[TRACE_HEADER] = trace
+
+    app.middlewares.insert(0, with_request_id)
+    app.on_response_prepare.append(echo)

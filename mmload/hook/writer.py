@@ -1,0 +1,244 @@
+"""Takes spans from a server's threads and appends them to one file, from a thread of its own.
+
+In: tuples (`SpanTuple`) by `put`, which costs the caller one append. Out: JSON lines in
+`FOLDER/PID-STARTNS.jsonl`, as `mmload.rundir.SpanLines` reads them: a `{"process": ...}` line first
+(a later one replaces it), a line a span, and `{"lost": RUNNING_TOTAL}` when spans were lost.
+
+Must never raise into the server, wait for the disk on a server's thread, or lose a span without
+counting it. A full buffer and a disk that fails only raise the count. Stdlib only.
+"""
+
+import collections
+import contextlib
+import itertools
+import json
+import numbers
+import os
+import platform
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mmload import __version__
+
+# request id, stage, start, end, thread, phase, facts
+SpanTuple = tuple[str, str, int, int, str, str | None, dict[str, Any]]
+
+BUFFER_LIMIT: Final = 65536  # spans; about 30 MB
+INTERVAL_S: Final = 0.2
+_BATCH: Final = 4096  # spans a write
+
+
+class Tally:
+    """A count that any thread, signal handler or finaliser may raise: no lock, so no deadlock when
+    the garbage collector ends a span in the middle of another one. `next` on a C iterator is one
+    indivisible step."""
+
+    def __init__(self) -> None:
+        self._steps = itertools.count()
+        self._reads = 0
+        self._lock = threading.Lock()
+
+    def add(self) -> None:
+        next(self._steps)
+
+    def value(self) -> int:
+        with self._lock:  # readers only: reading is a step too
+            value = next(self._steps) - self._reads
+            self._reads += 1
+            return value
+
+
+class Writer:
+    """The buffer, its thread and its file. One a process; a forked child must drop it (`abandon`)
+    and make its own."""
+
+    def __init__(
+        self, folder: str, role: str, settings: Mapping[str, Any], limit: int = BUFFER_LIMIT
+    ) -> None:
+        self.folder = os.path.abspath(folder)
+        self.boot_id = boot_id()
+        start_ns = time.monotonic_ns()
+        self.process: dict[str, Any] = {
+            "pid": os.getpid(),
+            "role": role,
+            "host": platform.node(),
+            "boot_id": self.boot_id,
+            "hook": __version__,
+            "python": platform.python_version(),
+            "monotonic_ns": start_ns,
+            "wall_ns": time.time_ns(),
+            "settings": _settled(settings),
+        }
+        self._path = os.path.join(self.folder, f"{os.getpid()}-{start_ns}.jsonl")
+        self._limit = limit
+        self._buffer: collections.deque[SpanTuple] = collections.deque()
+        self._overflow = Tally()
+        self._unwritten = 0  # spans that the disk refused; under _io
+        self._lost_written = 0  # the last `lost` line in the file
+        self._described = False  # the file holds `process` as it is now
+        self._file: int | None = None
+        self._size = 0  # of the file, up to its last whole line
+        self._io = threading.Lock()  # among those who write, never those who record
+        self._stop = threading.Event()
+        with contextlib.suppress(OSError):
+            os.makedirs(self.folder, exist_ok=True)
+        self._thread = threading.Thread(target=self._run, name="mmload-spans", daemon=True)
+        self._thread.start()
+
+    def put(self, span: SpanTuple) -> None:
+        """Keeps the span, or counts it as lost when the buffer is full."""
+        if len(self._buffer) >= self._limit:
+            self._overflow.add()
+        else:
+            self._buffer.append(span)
+
+    def describe(self, role: str, settings: Mapping[str, Any]) -> None:
+        """Replaces the role and adds to the settings; a new `process` line says so."""
+        merged = {**self.process["settings"], **_settled(settings)}
+        if role != self.process["role"] or merged != self.process["settings"]:
+            self.process = {**self.process, "role": role, "settings": merged}
+            self._described = False
+
+    def lost(self) -> int:
+        return self._overflow.value() + self._unwritten
+
+    def flush(self) -> None:
+        """Writes what is in the buffer, on the calling thread."""
+        with self._io:
+            left = len(self._buffer)  # not what comes in meanwhile: this has to end
+            while True:
+                count = min(left, _BATCH)
+                batch = [self._buffer.popleft() for _ in range(count)]
+                left -= count
+                if not self._append(batch):
+                    self._unwritten += count
+                if left == 0:
+                    return
+
+    def close(self) -> int:
+        """Ends the thread, writes the rest and the last `lost` line. Returns the spans lost."""
+        self._stop.set()
+        self._thread.join(timeout=2.0)
+        self.flush()
+        with self._io:
+            self._lost_written = -1  # say it even if it is 0: the file was ended, not cut off
+            self._append([])
+            self._drop_file()
+        return self.lost()
+
+    def abandon(self) -> None:
+        """In a forked child: lets go of the parent's file, and writes nothing."""
+        self._drop_file()
+
+    def _run(self) -> None:
+        while True:  # at once, so that a reader sees early that the hook is on
+            with contextlib.suppress(Exception):
+                self.flush()
+            if self._stop.wait(INTERVAL_S):
+                return
+
+    def _append(self, batch: list[SpanTuple]) -> bool:
+        """Writes whole lines, or nothing. False: the disk refused. Under `_io`."""
+        try:
+            self._open()
+            process, lost = self.process, self.lost()
+            lines = [] if self._described else [_json({"process": process})]
+            if lost != self._lost_written:
+                lines.append(_json({"lost": lost}))
+            pid = process["pid"]
+            lines.extend(_span_line(span, pid) for span in batch)
+            if lines:
+                self._write("".join(lines).encode())
+                self._described = process is self.process
+                self._lost_written = lost
+            return True
+        except Exception:  # a full or dead disk, or anything else: it must not reach the server
+            self._cut_back()
+            return False
+
+    def _open(self) -> None:
+        """Opens the file, anew if somebody removed it: what goes to a removed file is lost."""
+        if self._file is not None and os.fstat(self._file).st_nlink == 0:
+            self._drop_file()
+        if self._file is None:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._size = os.fstat(self._file).st_size
+            self._described, self._lost_written = False, 0
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+        self._size += len(data)
+
+    def _cut_back(self) -> None:
+        """Removes a half-written batch, so that it is lost as a whole, and is counted so."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            self._drop_file()
+
+    def _drop_file(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._file)
+            self._file = None
+
+
+def boot_id() -> str:
+    """Names this boot of this host: two processes with one boot id share CLOCK_MONOTONIC. Empty
+    where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _span_line(span: SpanTuple, pid: int) -> str:
+    request_id, stage, start_ns, end_ns, thread, phase, facts = span
+    line: dict[str, Any] = {
+        "request_id": request_id,
+        "stage": stage,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "pid": pid,
+        "thread": thread,
+    }
+    if phase is not None:
+        line["phase"] = phase
+    if facts:
+        line["facts"] = facts
+    try:
+        return _json(line)
+    except (ValueError, TypeError, RecursionError) as error:  # NaN, odd keys, cycles
+        line["facts"] = {"facts_refused": type(error).__name__}
+        return _json(line)
+
+
+def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of JSON values only. What cannot be one costs the settings, not the spans."""
+    try:
+        copy: dict[str, Any] = json.loads(_json(dict(settings)))
+        return copy
+    except (ValueError, TypeError, RecursionError) as error:
+        return {"settings_refused": type(error).__name__}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, allow_nan=False, default=_plain, separators=(",", ":")) + "\n"
+
+
+def _plain(value: object) -> object:
+    """Numbers of other libraries as Python's; of anything else the type only: printing a tensor
+    could wait for a GPU."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    return f"<{type(value).__name__}>"

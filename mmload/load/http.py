@@ -1,0 +1,94 @@
+"""The real transport: connections kept alive, a new one whenever none is free, no limit.
+
+No redirects, no retries, no decompression (none is asked for). Names were resolved before.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from mmload.clock import Clock
+from mmload.load.connection import Connection, Request, describe
+from mmload.load.payloads import Piece
+from mmload.load.transport import Address, Exchange, Sink
+from mmload.records import Outcome
+
+KEEPALIVE_IDLE_NS: Final = 3_000_000_000  # below the 5 s after which uvicorn closes
+_NO_DESCRIPTORS: Final = (errno.ENFILE, errno.EMFILE)
+
+
+class HttpTransport:
+    """A free list of kept-alive connections; `send` never waits for one."""
+
+    def __init__(self, address: Address, clock: Clock, *, keepalive: bool = True) -> None:
+        self._address = address
+        self._tls = address.tls.context() if address.tls else None
+        self._clock = clock
+        self._keepalive = keepalive
+        self._loop = asyncio.get_running_loop()
+        self._idle: list[tuple[Connection, int]] = []
+        self._all: set[Connection] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
+
+    def send(self, head: bytes, pieces: Sequence[Piece], sink: Sink) -> Exchange:
+        request = Request(head, pieces, sink)
+        now_ns = self._clock.now_ns()
+        while self._idle:
+            connection, since_ns = self._idle.pop()
+            if now_ns - since_ns < KEEPALIVE_IDLE_NS and connection.usable():
+                connection.start(request, reused=True)
+                return request
+            connection.abort()
+        task = self._loop.create_task(self._connect(request))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+        request.connecting = task
+        return request
+
+    async def _connect(self, request: Request) -> None:
+        address = self._address
+        try:
+            sock = socket.socket(address.family, socket.SOCK_STREAM)
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await self._loop.sock_connect(sock, address.sockaddr)
+                _, connection = await self._loop.create_connection(
+                    lambda: Connection(self, self._clock),
+                    sock=sock,
+                    ssl=self._tls,
+                    server_hostname=address.tls.server_name if address.tls else None,
+                )
+            except BaseException:
+                sock.close()
+                raise
+        except OSError as error:
+            too_many = error.errno in _NO_DESCRIPTORS
+            outcome = Outcome.client_error if too_many else Outcome.connection
+            request.fail(outcome, f"connect: {describe(error)}", self._clock.now_ns())
+        else:
+            connection.start(request, reused=False)
+
+    def free(self, connection: Connection, now_ns: int) -> None:
+        """A connection finished a response and may carry another."""
+        if self._keepalive and connection.usable():
+            self._idle.append((connection, now_ns))
+        else:
+            connection.abort()
+
+    def opened(self, connection: Connection) -> None:
+        self._all.add(connection)
+
+    def gone(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        self._idle = [(c, t) for c, t in self._idle if c is not connection]
+
+    async def close(self) -> None:
+        for task in list(self._connecting):
+            task.cancel()
+        for connection in list(self._all):
+            connection.abort()
+        while self._all or self._connecting:
+            await asyncio.sleep(0)

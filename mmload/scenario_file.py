@@ -1,0 +1,98 @@
+"""Scenarios from YAML files and flags, with every problem as one clear line.
+
+The keys of a file are the long flags with underscores. Flags win over the file; what is left is the
+default. A `UsageError` names the flag or the file and key, the value, what is allowed, and the fix.
+"""
+
+import difflib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import ValidationError
+
+from mmload.errors import UsageError
+from mmload.scenario import MediaClass, ProfileSegment, Scenario
+
+
+def load_scenario(file: str | None, flags: Mapping[str, Any]) -> Scenario:
+    """The scenario of a YAML file (or a shipped name such as "mix") under the given flags.
+
+    `flags` maps field names (by alias) to what was typed. Raises UsageError.
+    """
+    from_file, where = _read(file) if file is not None else ({}, "")
+    values = {**from_file, **flags}
+    # Flags replace a file's way of pacing instead of standing beside it.
+    for group in _ALTERNATIVES:
+        if any(key in flags for key in group):
+            for key in group:
+                if key not in flags:
+                    values.pop(key, None)
+    try:
+        return Scenario.model_validate(values)
+    except ValidationError as error:
+        raise _usage_error(error, set(flags), where) from None
+
+
+_ALTERNATIVES: Final = (
+    ("qps", "profile", "trace", "concurrency", "sequential"),
+    ("duration", "requests"),
+    ("mix", "frames"),
+)
+
+
+def scenario_folder() -> Path:
+    """Where the shipped scenarios are: beside the package when installed, else in the checkout."""
+    packaged = Path(str(resources.files("mmload"))) / "scenarios"
+    return packaged if packaged.is_dir() else packaged.parents[1] / "scenarios"
+
+
+def shipped() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(scenario_folder().glob("*.yaml"))}
+
+
+def _read(file: str) -> tuple[dict[str, Any], str]:
+    path = Path(file)
+    if not path.exists() and path.suffix == "" and path.name == file:
+        names = shipped()
+        if file not in names:
+            raise UsageError(
+                f"--scenario {file}: no such file or shipped scenario",
+                f"name a YAML file or one of: {', '.join(names)}",
+            )
+        path = names[file]
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", "name a YAML file that can be read") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problem = " ".join(str(error).split())
+        raise UsageError(f"{path}: not YAML: {problem}", "correct the file") from None
+    if not isinstance(values, dict):
+        raise UsageError(f"{path}: holds no keys", "write `key: value` lines, such as `qps: 5`")
+    values.setdefault("name", path.stem)
+    return values, str(path)
+
+
+def _usage_error(error: ValidationError, flags: set[str], file: str) -> UsageError:
+    first = error.errors()[0]
+    loc = [str(part) for part in first["loc"]]
+    key = loc[0] if loc else ""
+    flag = key in flags or not file
+    source = f"--{key.replace('_', '-')}" if flag else f"{file}: {'.'.join(loc)}"
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        known = [f.alias or n for n, f in Scenario.model_fields.items()]
+        if len(loc) > 1:
+            known = list(MediaClass.model_fields if key == "mix" else ProfileSegment.model_fields)
+        close = difflib.get_close_matches(loc[-1], known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"allowed: {', '.join(sorted(known))}"
+        return UsageError(f"{source}: no such key", hint)
+    if not loc:
+        return UsageError(f"{file}: {message}" if file else message, "see `mmload run --help`")
+    shown = first["input"] if not isinstance(first["input"], dict) else "..."
+    field = Scenario.model_fields.get("as_" if key == "as" else key)
+    about = (field.description or "") if field is not None else ""
+    return UsageError(f"{source}: {shown!r} is not allowed: {message}", about)

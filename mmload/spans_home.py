@@ -1,0 +1,58 @@
+"""Where the server's spans are, and how they come into the run folder.
+
+The embedded server writes them there itself. A traced server on this host says in a response
+header where its hook writes (`mmload.hook.headers`): after the run, the lines of the run's time are
+copied.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mmload.clock import pause
+from mmload.hook.headers import parse_trace
+from mmload.rundir import RunDir, machine_facts
+
+FLUSH_WAIT_S: Final = 1.0  # the hook's writer runs a few times a second
+
+
+@dataclass(frozen=True)
+class SpanSource:
+    """`folder` is copied from when it is not the run's own; None: there is nothing to copy."""
+
+    traced: bool
+    words: str
+    run: RunDir
+    folder: Path | None = None
+
+    @classmethod
+    def of(cls, trace: str | None, run: RunDir, *, embedded: bool) -> "SpanSource":
+        if embedded:
+            return cls(True, "the embedded server's hook", run)
+        if trace is None:
+            return cls(False, "the server is not traced: start it with the hook", run)
+        parsed = parse_trace(trace)
+        if parsed is None or parsed[0] != machine_facts()["boot_id"]:
+            return cls(False, "the server is traced, but on another host", run)
+        folder = Path(parsed[1])
+        if not folder.is_dir():
+            return cls(False, f"the server's hook writes to {folder}, which cannot be read", run)
+        return cls(True, f"the server's hook, from {folder}", run, folder)
+
+    def bring_home(self, origin_ns: int) -> None:
+        """Copies what the hook wrote since the run's origin, process lines included."""
+        if self.folder is None:
+            return
+        pause(FLUSH_WAIT_S)
+        for source in sorted(self.folder.glob("*.jsonl")):
+            lines = [line for line in source.open("rb") if _belongs(line, origin_ns)]
+            if any(line.startswith(b'{"request_id"') for line in lines):
+                (self.run.spans_path / source.name).write_bytes(b"".join(lines))
+
+
+def _belongs(line: bytes, origin_ns: int) -> bool:
+    if not line.startswith(b'{"request_id"'):
+        return True
+    _, _, rest = line.partition(b'"end_ns":')
+    digits = rest.lstrip().split(b",", 1)[0].rstrip(b"} \n")
+    return digits.isdigit() and int(digits) >= origin_ns
