@@ -33,6 +33,8 @@ class Outcome(enum.StrEnum):
     unsent = "unsent"  # the run was interrupted before its turn
 
 
+WARM_UP: Final = "warmup-"  # request ids of warm-up requests start with it; they are not recorded
+
 FAILURES: Final[tuple[Outcome, ...]] = tuple(
     o for o in Outcome if o not in (Outcome.ok, Outcome.dropped, Outcome.unsent)
 )

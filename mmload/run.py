@@ -29,7 +29,7 @@ from mmload.load.payloads import PayloadSet
 from mmload.load.target import Target, parse_target
 from mmload.load.transport import Address
 from mmload.load.workers import LoadProcess, LoadResult, Tick
-from mmload.records import Outcome, Record
+from mmload.records import WARM_UP, Outcome, Record
 from mmload.rundir import RunDir, RunEnd, RunManifest, machine_facts
 from mmload.scenario import Scenario
 from mmload.serving import ServerProcess, embedded_server
@@ -268,7 +268,7 @@ async def _warm_up(spec: LoadSpec, payloads: PayloadSet, first: int, scenario: S
     own = LoadSpec(
         **{
             **{name: getattr(spec, name) for name in spec.__dataclass_fields__},
-            "request_prefix": f"{spec.request_prefix}-warmup",
+            "request_prefix": WARM_UP + spec.request_prefix,
             "indices": indices,
             "intended_ns": np.zeros(len(indices), np.int64),
         }

@@ -15,14 +15,16 @@ NEAR_LIMIT: Final = 0.7
 _OFF_CPU: Final = 0.25
 _WAITED_FOR: Final = 0.05  # a wait of this share of the work is a queue, not a hand-over
 
-# The waits, and the stages that empty them: of several, the longest is to blame.
-FEEDS: Final[dict[str, tuple[str, ...]]] = {
-    "media_wait": ("media_decode",),
-    "renderer_wait": ("tokenize",),
-    "processor_wait": ("processor",),
-    "engine_wait": ("prefill", "encoder", "decode"),
+# Where a stage's requests wait: the first of these that the server has. Some servers run the
+# processor in the renderer's pool, others give it one of its own.
+_WAITS: Final[dict[str, tuple[str, ...]]] = {
+    "media_decode": ("media_wait",),
+    "tokenize": ("renderer_wait",),
+    "processor": ("processor_wait", "renderer_wait"),
+    "encoder": ("engine_wait",),
+    "prefill": ("engine_wait",),
+    "decode": ("engine_wait",),
 }
-_WAIT_OF: Final = {work: wait for wait, works in FEEDS.items() for work in works}
 
 _MEDIA: Final = ("--media-workers", "VLLM_MEDIA_LOADING_THREAD_COUNT")
 _ENGINE: Final = ("--max-num-batched-tokens", "--max-num-seqs")
@@ -82,7 +84,7 @@ def _is_limit(load: StageLoad, by_name: dict[str, StageLoad]) -> bool:
     """Whether the stage's width is what it can do, not just what it had to do."""
     if load.configured_width:
         return True
-    wait = by_name.get(_WAIT_OF.get(load.name, ""))
+    wait = _wait_of(load, by_name)
     waited, worked = (one.ms["mean"] if one and one.ms else 0.0 for one in (wait, load))
     return waited > _WAITED_FOR * worked
 
@@ -92,7 +94,7 @@ def idle_pools(loads: list[StageLoad]) -> list[StageLoad]:
     by_name = {load.name: load for load in loads}
     idle = []
     for load in loads:
-        wait = by_name.get(_WAIT_OF.get(load.name, ""))
+        wait = _wait_of(load, by_name)
         given = load.configured_width or 0
         if wait is not None and load.observed_width < given and wait.observed_width > given:
             idle.append(load)
@@ -100,13 +102,19 @@ def idle_pools(loads: list[StageLoad]) -> list[StageLoad]:
 
 
 def _behind_growing_wait(by_name: dict[str, StageLoad]) -> StageLoad | None:
-    waits = [by_name[name] for name in FEEDS if name in by_name]
-    growing = [wait for wait in waits if wait.growth.verdict == "growing"]
-    for wait in sorted(growing, key=lambda wait: -wait.growth.growth_per_s):
-        works = [by_name[name] for name in FEEDS[wait.name] if name in by_name]
-        if works:
-            return max(works, key=lambda load: load.ms["mean"] if load.ms else 0.0)
-    return None
+    """Of the stages whose wait grows fastest, the longest: the others share its pool."""
+    waits = [(wait, load) for load in by_name.values() if (wait := _wait_of(load, by_name))]
+    growing = [(w, load) for w, load in waits if w.growth.verdict == "growing"]
+    if not growing:
+        return None
+    fastest = max(wait.growth.growth_per_s for wait, _ in growing)
+    works = [load for wait, load in growing if wait.growth.growth_per_s == fastest]
+    return max(works, key=lambda load: load.ms["mean"] if load.ms else 0.0)
+
+
+def _wait_of(load: StageLoad, by_name: dict[str, StageLoad]) -> StageLoad | None:
+    waits = (by_name.get(name) for name in _WAITS.get(load.name, ()))
+    return next((wait for wait in waits if wait is not None), None)
 
 
 def _sentence(load: StageLoad, arrival_qps: float | None, queue_grows: bool, is_limit: bool) -> str:

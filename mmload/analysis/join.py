@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mmload.analysis.offset import ClockOffset, estimate
 from mmload.hook.stages import Phase, phase_of
-from mmload.records import Outcome, RecordTable, ServerProcess, Span
+from mmload.records import WARM_UP, Outcome, RecordTable, ServerProcess, Span
 
 # vLLM: chatcmpl-{id} outside, {id}-{8 hex} inside, {sample}_{internal} for n > 1.
 _SAMPLE: Final = re.compile(r"\d+_")
@@ -126,6 +126,8 @@ def join(
     flat = array("q")  # row, stage, start, end, pid; and again
     backwards = 0
     for span in spans:
+        if WARM_UP in span.request_id:
+            continue
         row = row_of.get(span.request_id)
         if row is None:
             row = row_of[span.request_id] = index.find(span.request_id)

@@ -2,8 +2,9 @@
 
 In: the records of chosen rows and their spans. Out: a matrix of nanoseconds, requests by stages,
 whose rows sum to the requests' wall time exactly: [intended, last output], or to the close of a
-request that gave no output. At each instant one stage owns the time: work beats waiting, and of
-several the one that started last (the innermost). What no stage claims is unattributed; nothing is
+request that gave no output. At each instant one stage owns the time: work beats handing out its
+results (the output phase), which beats waiting; of several the one that started last (the
+innermost). What no stage claims is unattributed; nothing is
 ever spread, scaled or dropped.
 """
 
@@ -19,6 +20,8 @@ from mmload.hook.stages import STAGE_ORDER, STAGES, Phase
 
 UNATTRIBUTED: Final = "unattributed"
 _CLIENT_STAGES: Final = ("schedule_lag", "send", "accept_wait")
+
+_RANK: Final[dict[Phase, int]] = {"queueing": 0, "output": 1}  # all other work: 2
 
 _BLOCK: Final = 1024  # requests painted at once: bounds the scratch matrices
 
@@ -134,9 +137,9 @@ def _spans_of(
     owner = owner[kept]
     base = intended[owner].astype(np.int64)
     start, end = joined.start_ns[kept] - base, joined.end_ns[kept] - base
-    works = np.array([phase != "queueing" for phase in joined.stage_phases])[joined.stage[kept]]
+    rank = np.array([_RANK.get(phase, 2) for phase in joined.stage_phases])[joined.stage[kept]]
     stage = column[joined.stage[kept]]
-    order = np.lexsort((stage, -end, start, works, owner))
+    order = np.lexsort((stage, -end, start, rank, owner))
     count = np.bincount(owner, minlength=len(rows))
     return _Spans(
         start[order],
@@ -152,8 +155,8 @@ def _paint(claims: _Claims, wall: NDArray[np.int64], width: int) -> NDArray[np.i
 
     The order of the coats is the rule of who owns an instant: accept wait, send and schedule lag
     (they lose to any span, so that a foreign clock's slack cannot hide work), then the server's
-    waits, then its work; among waits or work the later start on top, then the earlier end, then
-    the later stage.
+    waits, its output, then its work; among equals the later start on top, then the earlier end,
+    then the later stage.
     """
     limit = wall[:, None]
     start, end = np.clip(claims.start, 0, limit), np.clip(claims.end, 0, limit)

@@ -112,6 +112,14 @@ def _of_answers(found: Findings) -> Iterator[Trap]:
             " no media was repeated.",
             "Make the prompts distinct too, or switch prefix caching off on the server.",
         )
+    media = found.manifest.media
+    repeated = media.get("reuse_actual") or 0
+    if media.get("reuse_asked", 0) is None and repeated > 0:
+        yield Trap(
+            "repeated_media",
+            f"{repeated:.0%} of the requests repeated a file: a server's caches may answer them.",
+            "Declare it with --reuse, ask for --reuse 0 (files are then varied), or add files.",
+        )
     ttft, ttfo = at_quantile(m.ttft_ns, P50), at_quantile(m.ttfo_ns, P50)
     if ttft is not None and ttfo is not None and ttfo > 1.5 * ttft:
         yield Trap(

@@ -181,6 +181,7 @@ def run_facts(summary: Summary, full: bool = False) -> list[Fact]:
 def machine(facts: Any) -> str:
     """`AMD EPYC 7B13, 2 cores, 24.0 GiB, Linux 6.1.0, Python 3.11.2`, and whatever else is said."""
     facts = dict(facts or {})
+    facts.pop("boot_id", None)  # tells clocks apart, says nothing to people
     known = (
         ("cpu", "{}"),
         ("cores", "{} cores"),
@@ -245,7 +246,8 @@ def media_facts(summary: Summary) -> list[Fact]:
     asked, actual = media.pop("reuse_asked", None), media.pop("reuse_actual", None)
     facts = []
     if asked is not None or actual is not None:
-        said = f"{numbers.percent(actual)} of requests; asked: {numbers.percent(asked)}"
+        wanted = "not declared" if asked is None else f"asked: {numbers.percent(asked)}"
+        said = f"{numbers.percent(actual)} of requests; {wanted}"
         facts.append(("repeated media", said))
     media.pop("classes", None)  # said class by class, below
     facts.extend(flat(media))

@@ -102,6 +102,12 @@ def test_a_failure_runs_to_its_close() -> None:
     assert parts_of(one(sent_ns=None, send_end_ns=None), None) == {"unattributed": 100}
 
 
+def test_streaming_out_does_not_hide_the_decoding_that_it_waits_for() -> None:
+    spans = [at("decode", 130, 180), at("stream_out", 140, 190)]
+    parts = parts_of(one(), spans)
+    assert (parts["decode"], parts["stream_out"]) == (50, 10)
+
+
 def test_unknown_stages_keep_their_own_phase() -> None:
     table = RecordTable.of([one()])
     spans = [Span("r-000000", "kv_transfer", ORIGIN_NS + 120, ORIGIN_NS + 130, phase="gpu")]
@@ -109,7 +115,8 @@ def test_unknown_stages_keep_their_own_phase() -> None:
     assert parts.phases[parts.stages.index("kv_transfer")] == "gpu"
 
 
-STAGES = ["http_receive", "processor_wait", "processor", "engine_wait", "prefill"]
+STAGES = ["http_receive", "processor_wait", "processor", "engine_wait", "prefill", "stream_out"]
+RANK = {"queueing": 0, "output": 1}
 # few lengths, so that equal ends are common
 spans_of_one = st.lists(
     st.tuples(
@@ -152,7 +159,8 @@ def _owner(
     open_now = [(name, a, a + n) for name, a, n in own if a <= instant < a + n]
     if open_now:
         return max(
-            open_now, key=lambda s: (phase_of(s[0]) != "queueing", s[1], -s[2], STAGES.index(s[0]))
+            open_now,
+            key=lambda s: (RANK.get(phase_of(s[0]), 2), s[1], -s[2], STAGES.index(s[0])),
         )[0]
     if instant < sent:
         return "schedule_lag"

@@ -227,6 +227,27 @@ def test_a_queue_that_grows_names_the_stage_behind_it() -> None:
     assert found["sentence"].startswith("The decode is the bottleneck: requests queue up in front")
 
 
+@pytest.mark.parametrize("own_pool", [False, True])
+def test_of_stages_that_share_a_growing_pool_the_longest_is_blamed(own_pool: bool) -> None:
+    """The processor in the renderer's pool is to blame; in a pool of its own it is not."""
+    queue = DeterministicQueue()
+    spans = []
+    for one in queue.spans:
+        if one.stage == "processor_wait":
+            one.stage = "renderer_wait"
+        else:  # 2 ms of tokenising, then the processor, on the same thread
+            ends = one.start_ns - ORIGIN_NS + 2 * MS
+            spans.append(span(one.request_id, "tokenize", ends - 2 * MS, ends, pool_width=1))
+            one.start_ns += 2 * MS
+            if own_pool:
+                start = one.start_ns - ORIGIN_NS
+                spans.append(span(one.request_id, "processor_wait", start, start, pool_width=1))
+        spans.append(one)
+    found = bottleneck(list(loads_of(queue.records, spans).values()), 5.0)
+    assert found is not None
+    assert found["stage"] == ("tokenize" if own_pool else "processor")
+
+
 def test_a_queue_that_grows_at_low_utilisation_says_so() -> None:
     queue = DeterministicQueue()
     for one in queue.spans:

@@ -210,6 +210,19 @@ def test_cache_hits_where_nothing_was_repeated(
     assert codes(run(records, media={"reuse_asked": asked})) == expected
 
 
+@pytest.mark.parametrize(
+    ("media", "expected"),
+    [
+        ({"reuse_asked": None, "reuse_actual": 0.6}, ["repeated_media"]),
+        ({"reuse_asked": None, "reuse_actual": 0.0}, []),
+        ({"reuse_asked": 0.6, "reuse_actual": 0.6}, []),
+        ({}, []),
+    ],
+)
+def test_files_that_come_round_undeclared(media: dict[str, object], expected: list[str]) -> None:
+    assert codes(run(every_100_ms(400), media=media)) == expected
+
+
 def test_reasoning_first() -> None:
     records = every_100_ms(400, answer_ms=1000)
     for one in records:

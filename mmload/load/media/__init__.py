@@ -3,7 +3,7 @@
 `Media` is what every source in this folder gives: synthetic images and videos, files as their own
 bytes, frames extracted from clips. A `Site` is a stretch of the file whose bytes can be exchanged
 for others of the same length such that the file stays valid, costs the same to decode, and decodes
-to other pixels: a few JPEG quantiser steps, or the quantisers of MPEG-4 frames. That makes millions
+to other pixels: steps of the quantiser table of a JPEG, or of an MPEG-4 clip. That makes millions
 of distinct images (to every content hash, of bytes or of pixels) out of one, without a copy.
 """
 
