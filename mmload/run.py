@@ -26,6 +26,7 @@ from mmload.load.generator import Generator, Limits
 from mmload.load.http import HttpTransport
 from mmload.load.job import LoadSpec, PlannedJob, pack
 from mmload.load.payloads import PayloadSet
+from mmload.load.share import auto_workers, share
 from mmload.load.target import Target, parse_target
 from mmload.load.transport import Address
 from mmload.load.workers import LoadProcess, LoadResult, Tick
@@ -63,7 +64,7 @@ class Options:
     server_flags: tuple[str, ...] = ()
     server_settings: dict[str, Any] = field(default_factory=dict)
     simulated: str = ""  # what the embedded server simulates, in words
-    workers: int = 1
+    workers: int | None = 1  # None: as many as the schedule needs
 
 
 class Run:
@@ -143,7 +144,10 @@ class Run:
         scenario = self.scenario
         body_file = scratch / "bodies"
         packed = pack(payloads.bases, body_file)
-        workers = min(self.options.workers, max(1, len(plan)))
+        workers = self.options.workers or auto_workers(
+            plan.intended_ns, _mean_body_bytes(payloads), machine_facts()["cores"]
+        )
+        workers = min(workers, max(1, len(plan)))
         prefix = secrets.token_hex(4)
         concurrency = plan.concurrency
         if concurrency is not None:
@@ -165,8 +169,8 @@ class Run:
                 records_file=folder.path / ("records.jsonl" if not w else f"records.{w}.jsonl"),
                 limits=Limits(
                     timeout_ns=round(scenario.timeout * NS_PER_S),
-                    max_in_flight=_share(scenario.max_in_flight, w, workers),
-                    concurrency=_share(concurrency, w, workers),
+                    max_in_flight=share(scenario.max_in_flight, w, workers),
+                    concurrency=share(concurrency, w, workers),
                     stop_after_ns=plan.stop_after_ns,
                 ),
             )
@@ -246,8 +250,9 @@ def prepare_report(folder: RunDir) -> Analysis:
     return write_report(folder)
 
 
-def _share(total: int | None, worker: int, workers: int) -> int | None:
-    return None if total is None else (total + workers - 1 - worker) // workers
+def _mean_body_bytes(payloads: PayloadSet) -> float:
+    lengths = np.array([base.length for base in payloads.bases])
+    return float(lengths[payloads.plan.base].mean())
 
 
 def _folder(scenario: Scenario) -> Path:

@@ -17,6 +17,8 @@ from mmload.scenario import Scenario
 from mmload.scenario_file import load_scenario
 from mmload.server.settings import ServerSettings, server_flags, server_settings
 
+MAX_WORKERS = 256
+
 LoadFlags = flags_of(Scenario, "What to send, how fast", leave_out=("url", "mix"))
 EmbeddedFlags = flags_of(
     ServerSettings, "Embedded server (without a URL)", leave_out=("host", "port", "model")
@@ -32,7 +34,9 @@ def run(
     api_key: Annotated[
         str | None, Parameter(help="Key for the server (MMLOAD_API_KEY, OPENAI_API_KEY).")
     ] = None,
-    workers: Annotated[int, Parameter(help="Processes that generate the load.")] = 1,
+    workers: Annotated[
+        str, Parameter(help="Processes that generate the load: a number, or auto.")
+    ] = "auto",
     as_json: Annotated[
         bool,
         Parameter(name="--json", help="Print summary.json instead of the report.", negative=()),
@@ -62,7 +66,7 @@ def run(
         server_flags=server_flags(settings),
         server_settings=settings.described(),
         simulated=settings.simulated(),
-        workers=workers,
+        workers=_workers(workers),
     )
     one = Run(chosen, options, watcher(quiet=quiet or as_json))
     before = signal.signal(signal.SIGINT, lambda _sign, _frame: one.stop())
@@ -79,6 +83,17 @@ def run(
     if summary["interrupted"]:
         return Interrupted.exit_code
     return 0 if summary["valid"] else InvalidRun.exit_code
+
+
+def _workers(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdigit() or not 1 <= int(text) <= MAX_WORKERS:
+        raise UsageError(
+            f"--workers: {text!r} is not allowed: a number from 1 to {MAX_WORKERS}, or auto",
+            "Processes that generate the load.",
+        )
+    return int(text)
 
 
 def _as_interrupt(_sign: int, _frame: FrameType | None) -> None:
