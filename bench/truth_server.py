@@ -4,7 +4,7 @@ Each request is numbered as it arrives, and the moments of its first byte, its l
 token's write are stamped where they happen, in the protocol's callbacks, on CLOCK_MONOTONIC. The
 answer's head goes out at once, the first token `--first-ms` after the request's last byte (together
 with the role, as vLLM sends them), then `--tokens` tokens `--gap-ms` apart. The first token's text
-is the request's number, `#17`, so that a client that keeps answers can be matched without headers.
+is the request's number, `#17`, as is the answer's id, so that clients can be matched without headers.
 
 Only request heads are parsed; any client of an OpenAI server is served, over any number of
 kept-alive connections. On standard output: the ready line that `mmload.serving` reads, and a line
@@ -71,25 +71,25 @@ def framed(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def event(delta: dict[str, str], finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    chunk = {"id": "c", "object": "chat.completion.chunk", "model": "truth", "choices": [choice]}
-    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+def event(row: Row, delta: dict[str, str], finish: str | None = None) -> bytes:
+    return _chunk(row, choices=[{"index": 0, "delta": delta, "finish_reason": finish}])
+
+
+def _chunk(row: Row, **fields: object) -> bytes:
+    whole = {"id": row.key, "object": "chat.completion.chunk", "created": 0, "model": "truth"}
+    return b"data: " + msgspec.json.encode(whole | fields) + b"\n\n"
 
 
 def first_token(row: Row) -> bytes:
-    role = event({"role": "assistant", "content": ""})
-    return framed(role) + framed(event({"content": f"{row.key} "}))
+    role = event(row, {"role": "assistant", "content": ""})
+    return framed(role) + framed(event(row, {"content": f"{row.key} "}))
 
 
-TOKEN: Final = framed(event({"content": "word "}))
-
-
-def ending(tokens: int) -> bytes:
+def ending(row: Row) -> bytes:
+    tokens = len(row.due_ns)
     usage = {"prompt_tokens": 100, "completion_tokens": tokens, "total_tokens": 100 + tokens}
-    tail = {"id": "c", "object": "chat.completion.chunk", "model": "truth", "choices": []}
-    last = event({}, "stop") + b"data: " + json.dumps({**tail, "usage": usage}).encode() + b"\n\n"
-    return framed(last + b"data: [DONE]\n\n") + b"0\r\n\r\n"
+    last = event(row, {}, "stop") + _chunk(row, choices=[], usage=usage) + b"data: [DONE]\n\n"
+    return framed(last) + b"0\r\n\r\n"
 
 
 def page(status: bytes, body: bytes) -> bytes:
@@ -189,10 +189,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._transport.is_closing():
             return
-        text = TOKEN if k else first_token(row)
+        text = framed(event(row, {"content": "word "})) if k else first_token(row)
         last = k + 1 == len(row.due_ns)
         if last:
-            text += ending(k + 1)
+            text += ending(row)
         row.token_ns.append(time.monotonic_ns())
         self._transport.write(text)
         if not last:

@@ -144,14 +144,8 @@ class Run:
         scenario = self.scenario
         body_file = scratch / "bodies"
         packed = pack(payloads.bases, body_file)
-        workers = self.options.workers or auto_workers(
-            plan.intended_ns, _mean_body_bytes(payloads), machine_facts()["cores"]
-        )
-        workers = min(workers, max(1, len(plan)))
+        workers = self._workers(plan, payloads)
         prefix = secrets.token_hex(4)
-        concurrency = plan.concurrency
-        if concurrency is not None:
-            workers = min(workers, concurrency)
         return [
             LoadSpec(
                 worker=w,
@@ -170,12 +164,25 @@ class Run:
                 limits=Limits(
                     timeout_ns=round(scenario.timeout * NS_PER_S),
                     max_in_flight=share(scenario.max_in_flight, w, workers),
-                    concurrency=share(concurrency, w, workers),
+                    concurrency=share(plan.concurrency, w, workers),
                     stop_after_ns=plan.stop_after_ns,
                 ),
             )
             for w in range(workers)
         ]
+
+    def _workers(self, plan: "prepare.Schedule", payloads: PayloadSet) -> int:
+        """As asked, or as the schedule needs; never more than a limit that they share."""
+        workers = self.options.workers
+        if workers is None:
+            # The rate of a closed loop is the server's to say, and one process carries most of them.
+            lengths = np.array([base.length for base in payloads.bases])
+            body_bytes = float(lengths[payloads.plan.base].mean())
+            cores = machine_facts()["cores"]
+            open_loop = plan.concurrency is None
+            workers = auto_workers(plan.intended_ns, body_bytes, cores) if open_loop else 1
+        limits = (len(plan), plan.concurrency, self.scenario.max_in_flight)
+        return min(workers, *(limit for limit in limits if limit is not None))
 
     def _manifest(
         self,
@@ -248,11 +255,6 @@ def prepare_report(folder: RunDir) -> Analysis:
     from mmload.report.files import write_report
 
     return write_report(folder)
-
-
-def _mean_body_bytes(payloads: PayloadSet) -> float:
-    lengths = np.array([base.length for base in payloads.bases])
-    return float(lengths[payloads.plan.base].mean())
 
 
 def _folder(scenario: Scenario) -> Path:
