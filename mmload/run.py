@@ -175,7 +175,7 @@ class Run:
         """As asked, or as the schedule needs; never more than a limit that they share."""
         workers = self.options.workers
         if workers is None:
-            # The rate of a closed loop is the server's to say, and one process carries most of them.
+            # The rate of a closed loop is the server's to say; one process carries most of them.
             lengths = np.array([base.length for base in payloads.bases])
             body_bytes = float(lengths[payloads.plan.base].mean())
             cores = machine_facts()["cores"]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mmload.clock import NS_PER_S, Clock
+from mmload.load.alarm import Alarm, make_alarm
 from mmload.load.payloads import Piece
 from mmload.load.transport import Exchange, Headers, Transport
 from mmload.records import Outcome, Record
@@ -78,30 +79,32 @@ class Generator:
     _next: int = 0
     _flights: set["_Flight"] = field(default_factory=set)
     _done: asyncio.Event = field(default_factory=asyncio.Event)
-    _timer: asyncio.Handle | None = None
+    _alarm: Alarm = field(init=False)
     _stopped: bool = False
     _loop: asyncio.AbstractEventLoop = field(init=False)
 
     async def run(self) -> None:
         """Sends everything, waits for the last answer, emits one record a request."""
         self._loop = asyncio.get_running_loop()
-        if self.limits.concurrency is None:
-            self._fire()
-        else:
-            wait_ns = self.origin_ns - self.clock.now_ns()
-            self._timer = self._loop.call_later(max(0, wait_ns) / NS_PER_S, self._fill)
-        await self._done.wait()
+        closed = self.limits.concurrency is not None
+        self._alarm = make_alarm(self.clock, self._fill if closed else self._fire)
+        try:
+            self._alarm.set(self.origin_ns)
+            await self._done.wait()
+        finally:
+            self._alarm.close()
 
     def stop(self) -> None:
         """Ends the run now: what is under way is cut off, what was not sent is unsent."""
         if self._stopped or self._done.is_set():
             return
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         now_ns = self.now_ns()
         for flight in list(self._flights):
             flight.cut_off(now_ns)
+        if self.limits.stop_after_ns is not None:
+            self._next = len(self.job)  # bounded by time: nobody asked for the rest of the job
         while self._next < len(self.job):
             record = self.job.record(self._next)
             self._next += 1
@@ -121,9 +124,9 @@ class Generator:
         while self._next < len(job):
             wait_ns = job.intended_ns(self._next) - self.now_ns()
             if wait_ns > 0:
-                # The loop's timers are coarse (a millisecond) and may be early: then it asks again,
-                # and passes through the selector each time, so that reads are not held up.
-                self._timer = self._loop.call_later(wait_ns / NS_PER_S, self._fire)
+                # An alarm may be early: then this asks again, and passes through the selector each
+                # time, so that reads are not held up.
+                self._alarm.set(self.origin_ns + job.intended_ns(self._next))
                 return
             record = job.record(self._next)
             self._next += 1
@@ -176,7 +179,7 @@ class Generator:
             self.tally.failed += 1
         self.emit(flight.record)
         if self.limits.concurrency is not None and not self._stopped:
-            self._timer = self._loop.call_soon(self._fill)
+            self._loop.call_soon(self._fill)
         else:
             self._finish_if_idle()
 

@@ -1,7 +1,7 @@
 """How many load workers a run needs, and what each of them gets. Pure.
 
 The schedule is dealt out in turn, so every worker has the same process of arrivals, thinned,
-against one common origin: the requests sent and their instants do not depend on the number of workers.
+against one common origin: which requests are sent when does not depend on the number of workers.
 """
 
 import math

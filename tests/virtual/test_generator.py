@@ -221,6 +221,23 @@ def test_a_closed_loop_ends_by_time() -> None:
     assert [r.outcome for r in records] == [Outcome.ok] * 10
 
 
+def test_a_stopped_closed_loop_that_is_bounded_by_time_owes_nothing() -> None:
+    def interrupt(generator: Generator) -> None:
+        asyncio.get_running_loop().call_at(0.25, generator.stop)
+
+    records, _ = run_virtual(
+        lambda c: run(
+            c,
+            [0] * 1000,
+            lambda i, now: answer(now + 100 * MS),
+            concurrency=1,
+            stop_after_ns=30 * S,
+            during=interrupt,
+        )
+    )
+    assert [r.outcome for r in records] == [Outcome.ok, Outcome.ok, Outcome.cut_off]
+
+
 def test_send_times_are_those_of_the_schedule() -> None:
     async def body(clock: VirtualClock) -> list[tuple[int, int]]:
         _, transport = await run(clock, schedule(333, 3), lambda i, now: answer(now))
