@@ -160,5 +160,6 @@ def _percentiles(values_ns: deque[int]) -> str:
     ordered = sorted(values_ns)
     n = len(ordered)
     ranks = [max(1, -(-n * p // 100)) for p in (50, 90, 99)]
-    texts = [f"{ordered[rank - 1] / NS_PER_MS:.0f}" for rank in ranks]
+    found_ms = [ordered[rank - 1] / NS_PER_MS for rank in ranks]
+    texts = [f"{ms:.0f}" if ms >= 10 else f"{ms:.1f}" for ms in found_ms]
     return f"{'/'.join(texts)} ms (last {n})"
