@@ -4,7 +4,7 @@ Each request is numbered as it arrives, and the moments of its first byte, its l
 token's write are stamped where they happen, in the protocol's callbacks, on CLOCK_MONOTONIC. The
 answer's head goes out at once, the first token `--first-ms` after the request's last byte (together
 with the role, as vLLM sends them), then `--tokens` tokens `--gap-ms` apart. The first token's text
-is the request's number, `#17`, as is the answer's id, so that clients can be matched without headers.
+is the request's number, `#17`, as is the answer's id: no client needs a header to be matched.
 
 Only request heads are parsed; any client of an OpenAI server is served, over any number of
 kept-alive connections. On standard output: the ready line that `mmload.serving` reads, and a line

@@ -17,6 +17,7 @@ app = App(
     name="mmload",
     help="How a multimodal model server behaves under load, and where each request's time goes.",
     version=__version__,
+    suppress_keyboard_interrupt=False,  # `call` says what it means
 )
 app.command(
     "mmload.commands.run:run",
@@ -27,6 +28,11 @@ app.command(
     "mmload.commands.report:report",
     name="report",
     help="Make the report of a run again, or export its records.",
+)
+app.command(
+    "mmload.commands.probe:probe",
+    name="probe",
+    help="Show a server a few simple pictures: does it still see?",
 )
 app.command(
     "mmload.commands.serve:serve",

@@ -40,6 +40,16 @@ FAILURES: Final[tuple[Outcome, ...]] = tuple(
 )
 
 
+class Attempt(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """One sending of a request that was sent more than once (`--retries`)."""
+
+    sent_ns: int
+    closed_ns: int
+    outcome: Outcome
+    status: int | None = None
+    message: str = ""
+
+
 class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
     """One request as the client saw it. All `*_ns` are nanoseconds since the run's origin."""
 
@@ -74,6 +84,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
     bytes_received: int = 0  # body bytes
     reused_connection: bool = False
     worker: int = 0
+    attempts: list[Attempt] = []  # all of them if there was more than one; sent_ns is the first's
 
 
 ANSWER_LIMIT: Final = 4096
@@ -121,6 +132,8 @@ class RecordTable:
         self.reused_connection: NDArray[np.bool_] = np.empty(0, np.bool_)
         self.gaps_ns: NDArray[np.float64] = np.empty(0)
         self.messages: dict[str, list[str]] = {}  # outcome -> first few distinct messages
+        self.retried = 0  # records that were sent more than once
+        self.resent = 0  # how many sendings more that was
 
     def __len__(self) -> int:
         return len(self.index)
@@ -167,6 +180,9 @@ class RecordTable:
         put("gaps", _gaps([r.chunk_ns for r in part if r.outcome is Outcome.ok]))
         self.request_ids.extend(r.request_id for r in part)
         for r in part:
+            if r.attempts:
+                self.retried += 1
+                self.resent += len(r.attempts) - 1
             if r.message and r.outcome is not Outcome.ok:
                 seen = self.messages.setdefault(r.outcome.value, [])
                 if len(seen) < 3 and r.message not in seen:

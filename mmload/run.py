@@ -6,31 +6,29 @@ is analysed. Whatever happens after the folder is made, what was recorded stays 
 """
 
 import asyncio
-import secrets
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import numpy as np
 import yaml
 
 from mmload.analysis.summary import Analysis
-from mmload.clock import NS_PER_S, MonotonicClock, wall_ns
-from mmload.errors import UsageError
-from mmload.load import prepare
+from mmload.clock import NS_PER_S, wall_ns
+from mmload.errors import MmloadError
+from mmload.load import open_files, prepare
 from mmload.load.control import Discovery, discover
-from mmload.load.generator import Generator, Limits
-from mmload.load.http import HttpTransport
-from mmload.load.job import LoadSpec, PlannedJob, pack
+from mmload.load.deal import Dealer, connections_needed
+from mmload.load.job import LoadSpec
 from mmload.load.payloads import PayloadSet
-from mmload.load.share import auto_workers, share
-from mmload.load.target import Target, parse_target
-from mmload.load.transport import Address
+from mmload.load.reach import Reach
+from mmload.load.redact import Redactor
+from mmload.load.target import Target, parse_target, without_credentials
+from mmload.load.warmup import warm_up
 from mmload.load.workers import LoadProcess, LoadResult, Tick
-from mmload.records import WARM_UP, Outcome, Record
 from mmload.rundir import RunDir, RunEnd, RunManifest, machine_facts
 from mmload.scenario import Scenario
 from mmload.serving import ServerProcess, embedded_server
@@ -60,7 +58,7 @@ class Watcher(Protocol):
 class Options:
     """What a run needs besides its scenario. None of it is in the digest."""
 
-    api_key: str | None = None
+    reach: Reach = field(default_factory=Reach)
     server_flags: tuple[str, ...] = ()
     server_settings: dict[str, Any] = field(default_factory=dict)
     simulated: str = ""  # what the embedded server simulates, in words
@@ -74,41 +72,63 @@ class Run:
         self.scenario = scenario
         self.options = options
         self.watcher = watcher
+        self.folder: RunDir | None = None  # once the load has begun
+        self.unwritten = ""  # why the report's files are not there, in words
         self._load: LoadProcess | None = None
-        self._stopped = False
+        self._stops = 0
+        self._redactor = Redactor(())
 
     def stop(self) -> None:
-        """Ends the load; the report is made of what there is. KeyboardInterrupt before it."""
-        if self._load is None or self._stopped:
+        """Ends the load; the report is made of what there is. A second call changes nothing, as
+        impatience must not cost the report. KeyboardInterrupt before the load, and at the third."""
+        self._stops += 1
+        if self._load is None or self._stops > 2:
             raise KeyboardInterrupt
-        self._stopped = True
         self._load.stop()
 
     def execute(self) -> tuple[RunDir, Analysis]:
         """Runs and analyses. Raises UsageError before anything was measured."""
+        try:
+            return self._execute()
+        except MmloadError as error:  # it may hold a server's words
+            error.message = self._redactor.text(error.message)
+            raise
+
+    def _execute(self) -> tuple[RunDir, Analysis]:
         scenario = self.scenario
         plan = prepare.schedule(scenario)
+        connections = connections_needed(scenario, plan)
+        open_files.allow(connections)
         folder = RunDir.create(_folder(scenario))
         with ExitStack() as stack:
             stack.callback(folder.discard_if_empty)
-            if scenario.url is not None:
-                parse_target(scenario.url, self.options.api_key, "").resolve()
+            if scenario.url is not None:  # wrong addresses are told before work is done
+                target = self._target(scenario.url, self.options.reach)
+                address = target.resolve()
             self.watcher.say("preparing media")
-            media = prepare.media(scenario)
+            media = prepare.media(scenario, plan)
             server = self._server(folder, stack)
-            url = server.url if server is not None else str(scenario.url)
+            if server is not None:
+                target = self._target(server.url, self.options.reach.directly())
+                address = target.resolve()
             api = APIS[scenario.api]
-            target = parse_target(url, self.options.api_key, api.path)
-            address = target.resolve()
-            found = asyncio.run(discover(target, address, scenario.model))
-            payloads = prepare.payloads(scenario, media, found.model, len(plan))
+            model = scenario.model if api.names_model else scenario.model or ""
+            found = asyncio.run(discover(target, address, model))
+            links = stack.enter_context(prepare.links(scenario, media, target.host))
+            payloads = prepare.payloads(scenario, media, found.model, plan, links)
+            self.watcher.say(f"holding {payloads.held_bytes() / 2**20:.1f} MiB of bodies")
             spans = SpanSource.of(found.trace, folder, embedded=server is not None)
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mmload-")))
-            specs = self._specs(folder, scratch, target, address, plan, payloads)
+            dealer = Dealer(scenario, self.options.reach, target, address, plan, payloads)
+            with _on_disk(scratch):
+                specs = dealer.deal(
+                    self.options.workers, media.class_names, folder.path, scratch / "bodies"
+                )
             if scenario.warmup:
                 self.watcher.say(f"warming up ({scenario.warmup} requests)")
-                asyncio.run(_warm_up(specs[0], payloads, len(plan), scenario))
+                asyncio.run(warm_up(specs[0], payloads, len(plan), scenario.warmup))
             manifest = self._manifest(target, found, plan, media, payloads, spans)
+            manifest.notes += self._notes(target, -(-connections // len(specs)))
             result = self._run_load(folder, manifest, payloads, specs, server)
             end = RunEnd(
                 interrupted=result.interrupted,
@@ -118,10 +138,44 @@ class Run:
             )
             if server is not None:
                 server.stop()  # its hook writes the last spans
-            spans.bring_home(result.origin_ns)
-            folder.write_json("end.json", end)
+            try:
+                spans.bring_home(result.origin_ns)
+                folder.write_json("end.json", end)
+            except OSError as error:
+                self.unwritten = f"{folder.path}: {error.strerror}"
         self.watcher.say("analysing")
-        return folder, prepare_report(folder)
+        return folder, self._report(folder, end)
+
+    def _target(self, url: str, reach: Reach) -> Target:
+        api = APIS[self.scenario.api]
+        target = parse_target(url, reach, api.path, versioned=api.versioned)
+        self._redactor = Redactor(target.secrets)
+        return target
+
+    def _notes(self, target: Target, connections: int) -> list[str]:
+        """What a reader has to know of how the load reaches the server."""
+        notes = []
+        if (shortage := open_files.shortage(connections)) is not None:
+            notes.append(shortage)
+        if target.proxy is not None:
+            notes.append(
+                f"Requests went through the proxy {target.proxy.display}: its time is in every"
+                " latency."
+            )
+        if not target.keepalive:
+            notes.append("Each request opened a connection of its own (--no-keepalive).")
+        return notes
+
+    def _report(self, folder: RunDir, end: RunEnd) -> Analysis:
+        """Analyses the run and writes its report, as far as the disk takes it."""
+        from mmload.report.files import analyse, write_files
+
+        analysis = analyse(folder, end)
+        try:
+            write_files(folder, analysis)
+        except OSError as error:
+            self.unwritten = f"{folder.path}: {error.strerror}"
+        return analysis
 
     def _server(self, folder: RunDir, stack: ExitStack) -> ServerProcess | None:
         if self.scenario.url is not None:
@@ -130,59 +184,6 @@ class Run:
         log = folder.path / "server.log"
         server = embedded_server(self.options.server_flags, log, folder.spans_path)
         return stack.enter_context(server)
-
-    def _specs(
-        self,
-        folder: RunDir,
-        scratch: Path,
-        target: Target,
-        address: Address,
-        plan: "prepare.Schedule",
-        payloads: PayloadSet,
-    ) -> list[LoadSpec]:
-        """The schedule dealt out to the workers in turn."""
-        scenario = self.scenario
-        body_file = scratch / "bodies"
-        packed = pack(payloads.bases, body_file)
-        workers = self._workers(plan, payloads)
-        prefix = secrets.token_hex(4)
-        return [
-            LoadSpec(
-                worker=w,
-                target=target,
-                address=address,
-                api=scenario.api,
-                content_type=APIS[scenario.api].content_type,
-                request_prefix=prefix,
-                class_names=scenario.class_names(),
-                indices=np.arange(w, len(plan), workers, dtype=np.int64),
-                intended_ns=plan.intended_ns[w::workers],
-                plan=payloads.plan,
-                bases=packed,
-                body_file=body_file,
-                records_file=folder.path / ("records.jsonl" if not w else f"records.{w}.jsonl"),
-                limits=Limits(
-                    timeout_ns=round(scenario.timeout * NS_PER_S),
-                    max_in_flight=share(scenario.max_in_flight, w, workers),
-                    concurrency=share(plan.concurrency, w, workers),
-                    stop_after_ns=plan.stop_after_ns,
-                ),
-            )
-            for w in range(workers)
-        ]
-
-    def _workers(self, plan: "prepare.Schedule", payloads: PayloadSet) -> int:
-        """As asked, or as the schedule needs; never more than a limit that they share."""
-        workers = self.options.workers
-        if workers is None:
-            # The rate of a closed loop is the server's to say; one process carries most of them.
-            lengths = np.array([base.length for base in payloads.bases])
-            body_bytes = float(lengths[payloads.plan.base].mean())
-            cores = machine_facts()["cores"]
-            open_loop = plan.concurrency is None
-            workers = auto_workers(plan.intended_ns, body_bytes, cores) if open_loop else 1
-        limits = (len(plan), plan.concurrency, self.scenario.max_in_flight)
-        return min(workers, *(limit for limit in limits if limit is not None))
 
     def _manifest(
         self,
@@ -194,6 +195,9 @@ class Run:
         spans: SpanSource,
     ) -> RunManifest:
         scenario, options = self.scenario, self.options
+        asked = scenario.resolved()
+        if scenario.url is not None:
+            asked["url"] = without_credentials(scenario.url)
         return RunManifest(
             name=scenario.name,
             digest=scenario.digest(media.file_hashes),
@@ -202,14 +206,14 @@ class Run:
             target=target.display,
             model=found.model,
             load_mode=scenario.load_mode,
-            planned=len(plan) if scenario.load_mode == "open" or scenario.requests else 0,
+            planned=len(plan) if plan.stop_after_ns is None or scenario.requests else 0,
             asked_qps=scenario.rate,
             schedule_s=plan.schedule_s,
-            scenario=scenario.resolved(),
+            scenario=asked,
             machine=machine_facts(),
             server=options.server_settings if scenario.url is None else None,
             simulated=options.simulated if scenario.url is None else "",
-            media=media.describe(scenario, payloads, len(plan)),
+            media=prepare.describe(scenario, media, plan, payloads),
             traced=spans.traced,
             span_source=spans.words,
             lag_limit_ms=LAG_LIMIT_MS,
@@ -224,15 +228,19 @@ class Run:
         specs: list[LoadSpec],
         server: ServerProcess | None,
     ) -> LoadResult:
-        folder.write_text(
-            "scenario.yaml", yaml.safe_dump(manifest.scenario, sort_keys=False, allow_unicode=True)
-        )
-        folder.write_lines("payloads.jsonl", payloads.manifest())
+        with _on_disk(folder.path):
+            asked = yaml.safe_dump(manifest.scenario, sort_keys=False, allow_unicode=True)
+            folder.write_text("scenario.yaml", asked)
+            folder.write_lines("payloads.jsonl", payloads.manifest())
+            if payloads.expects:
+                folder.write_lines("expected.jsonl", payloads.expected())
         load = LoadProcess(specs)
         try:
             manifest.origin_ns = load.start()
-            folder.write_json("manifest.json", manifest)
-            self._load = load
+            specs[0].body_file.unlink()  # mapped by now; a killed run leaves nothing behind
+            with _on_disk(folder.path):
+                folder.write_json("manifest.json", manifest)
+            self.folder, self._load = folder, load
             self.watcher.started(manifest.planned, manifest.schedule_s)
             death: list[str] = []
 
@@ -246,15 +254,19 @@ class Run:
         finally:
             load.close()
         result.problems.extend(death)
-        result.interrupted = self._stopped
+        result.interrupted = self._stops > 0
         return result
 
 
-def prepare_report(folder: RunDir) -> Analysis:
-    """Analyses a run folder and writes summary.json and report.html into it."""
-    from mmload.report.files import write_report
-
-    return write_report(folder)
+@contextmanager
+def _on_disk(path: Path) -> Iterator[None]:
+    """A disk that takes nothing ends the run before the load, in words."""
+    try:
+        yield
+    except OSError as error:
+        raise MmloadError(
+            f"{path}: cannot be written: {error.strerror}", "free space on that disk"
+        ) from None
 
 
 def _folder(scenario: Scenario) -> Path:
@@ -267,37 +279,3 @@ def _folder(scenario: Scenario) -> Path:
         k += 1
         folder = base.with_name(f"{base.name}-{k}")
     return folder
-
-
-async def _warm_up(spec: LoadSpec, payloads: PayloadSet, first: int, scenario: Scenario) -> None:
-    """Sends the requests after the measured ones, one at a time; the first failure ends the run."""
-    indices = np.arange(first, first + scenario.warmup, dtype=np.int64)
-    own = LoadSpec(
-        **{
-            **{name: getattr(spec, name) for name in spec.__dataclass_fields__},
-            "request_prefix": WARM_UP + spec.request_prefix,
-            "indices": indices,
-            "intended_ns": np.zeros(len(indices), np.int64),
-        }
-    )
-    clock = MonotonicClock()
-    transport = HttpTransport(spec.address, clock)
-    records: list[Record] = []
-    limits = Limits(timeout_ns=spec.limits.timeout_ns, concurrency=1)
-    job = PlannedJob(own, payloads)
-    generator = Generator(job, transport, clock, clock.now_ns(), limits, records.append)
-    try:
-        await generator.run()
-    finally:
-        await transport.close()
-    failed = [r for r in records if r.outcome is not Outcome.ok]
-    if failed:
-        worst = failed[0]
-        message = worst.message
-        for secret in spec.target.secrets:
-            message = message.replace(secret, "[redacted]")
-        raise UsageError(
-            f"{spec.target.display}: a warm-up request ({worst.media_class}) failed:"
-            f" {worst.outcome.value.replace('_', ' ')}: {message}",
-            "make this request work first, or send the load all the same with --warmup 0",
-        )

@@ -4,6 +4,7 @@
       manifest.json     what was asked, of whom, when, on which machine (written before the load)
       scenario.yaml     the resolved scenario, ready to run again
       payloads.jsonl    one line a base payload: media, sizes, hashes
+      expected.jsonl    what the answers should be, one line a payload (absent: nobody said)
       records.jsonl     one line a request, appended as requests end (kill -9 leaves it readable);
                         records.1.jsonl ... where there were more load workers
       spans/*.jsonl     the server's hook, one file a process
@@ -21,7 +22,7 @@ import os
 import platform
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -54,7 +55,7 @@ class RunManifest(msgspec.Struct, omit_defaults=True, kw_only=True):
     machine: dict[str, Any] = {}
     server: dict[str, Any] | None = None  # settings of the server, when mmload started it
     simulated: str = ""  # what is simulated in the server, in words; empty: nothing
-    media: dict[str, Any] = {}  # see load.payloads.PayloadSet.describe
+    media: dict[str, Any] = {}  # see load.prepare.describe
     traced: bool = False
     span_source: str = ""  # where the spans come from, or why there are none
     lag_limit_ms: float = 25.0
@@ -68,6 +69,14 @@ class RunEnd(msgspec.Struct, omit_defaults=True, kw_only=True):
     ended_ns: int = 0  # since the origin
     lost_records: int = 0
     problems: list[str] = []  # anything that makes the run INVALID besides the load's own figures
+
+
+class ExpectedAnswer(msgspec.Struct):
+    """A line of expected.jsonl: what a request with this payload should be answered."""
+
+    payload: int  # as in `Record.payload`
+    expected: list[str]  # any of them; for vqa what the annotators said
+    metric: Literal["exact", "contains", "vqa", "yesno"] = "exact"
 
 
 def machine_facts() -> dict[str, Any]:
@@ -135,8 +144,12 @@ class RunDir:
     def write_text(self, name: str, text: str) -> None:
         target = self.path / name
         part = target.with_name(target.name + ".part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(target)
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.replace(target)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
 
     def write_lines(self, name: str, values: Iterable[object]) -> None:
         """Writes a JSON lines file."""
@@ -176,6 +189,10 @@ class RunDir:
 
     def records(self) -> "Lines[Record]":
         return Lines(sorted(self.path.glob("records*.jsonl")), Record)
+
+    def expected(self) -> "Lines[ExpectedAnswer]":
+        """Nothing when the run expects no answers."""
+        return Lines([self.path / "expected.jsonl"], ExpectedAnswer)
 
     def spans(self) -> "SpanLines":
         return SpanLines(sorted(self.spans_path.glob("*.jsonl")))

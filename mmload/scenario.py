@@ -11,95 +11,35 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    model_validator,
+from pydantic import BeforeValidator, Field, model_validator
+
+from mmload.load.schedule import MAX_ARRIVALS
+from mmload.scenario_checks import check
+from mmload.scenario_types import (
+    AS_FILE,
+    BODY_FIELDS,
+    DEFAULT_SIZE,
+    ApiName,
+    Arrival,
+    Form,
+    FrameCount,
+    JsonObject,
+    MediaClass,
+    Model,
+    ProfileSegment,
+    Prompt,
+    Rate,
+    Seconds,
+    Share,
+    Size,
+    Tokens,
+    as_profile,
+    listed,
 )
-
-from mmload.load.schedule import MAX_ARRIVALS, Segment
-
-DEFAULT_SIZE: Final = "854x480"
-
-Arrival = Literal["constant", "poisson", "gamma"]
+from mmload.wire import APIS
 
 
-def _listed(value: Any) -> Any:
-    """Lists stay; text such as "1,6,15" is split, as people type it on a command line."""
-    values = value if isinstance(value, list | tuple) else [value]
-    return [
-        part
-        for v in values
-        for part in ([p.strip() for p in v.split(",")] if isinstance(v, str) else [v])
-    ]
-
-
-def _size(value: str) -> str:
-    width, x, height = value.lower().partition("x")
-    if not (x and width.isdigit() and height.isdigit()):
-        raise ValueError("a size is WIDTHxHEIGHT in pixels, such as 854x480")
-    if not (16 <= int(width) <= 8192 and 16 <= int(height) <= 8192):
-        raise ValueError("width and height are 16 to 8192 pixels")
-    return f"{int(width)}x{int(height)}"
-
-
-Size = Annotated[str, AfterValidator(_size)]
-Rate = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
-Seconds = Annotated[float, Field(gt=0, le=7 * 86_400, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-FrameCount = Annotated[int, Field(ge=0, le=512)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class MediaClass(_Model):
-    """One kind of request in the mix. `frames` 0 is text alone, 1 an image, more a video."""
-
-    frames: FrameCount = 1
-    size: Size | None = None
-    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-
-    def title(self, as_frames: bool, native: bool) -> str:
-        """The name that reports use, such as "15 frames 854x480"."""
-        if self.frames == 0:
-            return "text"
-        size = "" if native and self.size is None else f" {self.size or DEFAULT_SIZE}"
-        if self.frames == 1:
-            return f"image{size}"
-        return f"{self.frames} {'images' if as_frames else 'frames'}{size}"
-
-
-def _profile(value: Any) -> Any:
-    """ "2x10s, 1-10x30s": rates and seconds, as the flag takes them."""
-    if not isinstance(value, str):
-        return value
-    segments = []
-    for part in value.split(","):
-        rate, x, seconds = part.strip().removesuffix("s").partition("x")
-        start, dash, end = rate.partition("-")
-        if not x:
-            raise ValueError("a profile is RATExSECONDS or FROM-TOxSECONDS, separated by commas")
-        segments.append({"qps": start, "to": end if dash else start, "seconds": seconds})
-    return segments
-
-
-class ProfileSegment(_Model):
-    """A stretch of a rate profile: from `qps` to `to`, linearly, in `seconds`."""
-
-    qps: Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)]
-    to: Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)] | None = None
-    seconds: Seconds
-
-    def segment(self) -> Segment:
-        return Segment(self.qps, self.qps if self.to is None else self.to, self.seconds)
-
-
-class Scenario(_Model):
+class Scenario(Model):
     """Everything about a run but the server. Descriptions are the flags' help."""
 
     # to whom (not in the digest)
@@ -107,6 +47,13 @@ class Scenario(_Model):
         None, description="Base URL of the server; none: an embedded one is started for the run."
     )
     model: str | None = Field(None, description="Model name (the one that /v1/models lists).")
+    model_family: Literal["qwen2-vl", "qwen2.5-vl", "qwen3-vl", "gemma-3", "gemma-4"] | None = (
+        Field(
+            None,
+            description="Whose arithmetic to check prompt tokens by: qwen2-vl, qwen2.5-vl,"
+            " qwen3-vl, gemma-3, gemma-4 (by the model's name).",
+        )
+    )
     out: str | None = Field(None, description="Run folder to make (runs/<time>-<name>).")
 
     name: str = Field(
@@ -127,10 +74,25 @@ class Scenario(_Model):
     burstiness: Annotated[float, Field(gt=0, le=100)] = Field(
         1.0, description="Shape of gamma arrivals: below 1 bursty, 1 as Poisson, above 1 calmer."
     )
-    profile: Annotated[tuple[ProfileSegment, ...], BeforeValidator(_profile)] | None = Field(
+    profile: Annotated[tuple[ProfileSegment, ...], BeforeValidator(as_profile)] | None = Field(
         None, description="Rates over time instead of --qps: 2x10s,1-10x30s,0x5s; repeats."
     )
-    trace: str | None = Field(None, description="JSONL file of arrivals to replay.")
+    trace: str | None = Field(
+        None, description="JSONL file of arrivals to replay; see docs/inputs.md."
+    )
+    cameras: Annotated[int, Field(gt=0, le=100_000)] | None = Field(
+        None, description="So many cameras instead of --qps, each sending what it filmed."
+    )
+    every: Seconds | None = Field(None, description="Seconds between a camera's requests (1).")
+    phases: Literal["random", "even"] = Field(
+        "random", description="When cameras begin: random (seeded), or evenly spread."
+    )
+    turns: Annotated[int, Field(gt=0, le=64)] = Field(
+        1, description="Turns of a conversation, each sending the earlier ones again (1)."
+    )
+    think_time: Seconds | None = Field(
+        None, description="Seconds from one turn of a conversation to the next (5)."
+    )
     concurrency: Annotated[int, Field(gt=0, le=10_000)] | None = Field(
         None, description="Closed loop instead of --qps: keep so many requests under way."
     )
@@ -141,18 +103,25 @@ class Scenario(_Model):
     warmup: Annotated[int, Field(ge=0, le=10_000)] = Field(
         2, description="Requests sent one at a time before the clock starts, not measured (2)."
     )
+    cut_warmup: bool = Field(
+        False, description="Leave a slow start out of the latencies (by MSER-5), and count it."
+    )
     timeout: Seconds = Field(300.0, description="Seconds that a request may take in all (300).")
+    retries: Annotated[int, Field(ge=0, le=10)] = Field(
+        0, description="Times to send a failed request again; waits count in its latency (0)."
+    )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
         0, description="Seed of arrivals, media and mix (0)."
     )
 
     # what
-    api: Literal["chat"] = Field("chat", description="The server's API: chat.")
-    frames: Annotated[tuple[FrameCount, ...], BeforeValidator(_listed)] = Field(
-        (1,),
-        description="Frames a request: 0 text, 1 an image, more a video; 1,6,15 is a mix (1).",
+    api: ApiName = Field("chat", description=f"The server's API: {', '.join(APIS)} (chat).")
+    frames: Annotated[tuple[FrameCount, ...], BeforeValidator(listed)] | None = Field(
+        None,
+        description="Frames a request: 0 text, 1 an image, more a video, file: as the file is;"
+        " 1,6,15 is a mix (1; of files: file).",
     )
-    size: Annotated[tuple[Size, ...], BeforeValidator(_listed)] | None = Field(
+    size: Annotated[tuple[Size, ...], BeforeValidator(listed)] | None = Field(
         None, description=f"WIDTHxHEIGHT in pixels ({DEFAULT_SIZE}); several make a mix."
     )
     mix: tuple[MediaClass, ...] | None = Field(
@@ -161,44 +130,58 @@ class Scenario(_Model):
     media: str | None = Field(
         None, description="A file or folder of images and videos to send (synthetic media)."
     )
-    as_: Literal["video", "frames"] = Field(
+    dataset: str | None = Field(
+        None, description="JSONL file of prompts, media and expected answers; see docs/inputs.md."
+    )
+    order: Literal["given", "shuffled"] = Field(
+        "given", description="Lines of a dataset as given, or shuffled by the seed."
+    )
+    as_: Form = Field(
         "video",
         alias="as",
-        description="Send frames as one MP4 (video) or as so many images (frames).",
+        description="Send frames as one MP4 (video), as so many images (frames), or as one video"
+        " of JPEG files (jpeg-frames).",
+    )
+    media_url: Literal["serve"] | None = Field(
+        None, description="serve: send URLs, from which mmload serves the media on loopback."
+    )
+    format: Literal["jpeg", "png", "webp"] | None = Field(
+        None, description="Format of images: jpeg, png, webp (jpeg; files: their own)."
+    )
+    quality: Annotated[int, Field(ge=1, le=100)] = Field(
+        85, description="Quality of JPEG and WebP images that mmload encodes (85)."
+    )
+    reencode: bool = Field(False, description="Decode and encode files again, at their own size.")
+    send_invalid: bool = Field(
+        False, description="Send strange files as they are, to see what the server does."
+    )
+    detail: Literal["auto", "low", "high"] | None = Field(
+        None, description="detail of images: auto, low or high (not sent)."
     )
     fps: Annotated[float, Field(gt=0, le=240, allow_inf_nan=False)] = Field(
         2.0, description="Frame rate written into videos; servers sample by it (2)."
     )
-    quality: Annotated[int, Field(ge=1, le=100)] = Field(
-        85, description="JPEG quality of images that mmload encodes (85)."
-    )
     reuse: Share | None = Field(
-        None, description="Share of requests that repeat an earlier medium, exactly (0)."
+        None, description="Share of requests that repeat an earlier one, exactly (0)."
     )
-    prompt: Annotated[str, Field(min_length=1)] = Field(
-        "Describe what you see.", description="Text of each request."
+    prompt: Prompt = Field("Describe what you see.", description="Text of each request.")
+    prompts: str | None = Field(
+        None, description='File of prompts: one a line, or JSONL with a "prompt"; in turn.'
     )
-    max_tokens: Annotated[int, Field(gt=0)] = Field(64, description="Output tokens asked for (64).")
+    max_tokens: Tokens = Field(64, description="Output tokens asked for (64).")
+    extra_body: JsonObject | None = Field(
+        None, description="JSON object whose fields are added to every request's body."
+    )
+    mm_processor_kwargs: JsonObject | None = Field(
+        None, description="JSON object: the body's mm_processor_kwargs (vLLM, LMDeploy)."
+    )
+    media_io_kwargs: JsonObject | None = Field(
+        None, description="JSON object: the body's media_io_kwargs (vLLM, LMDeploy)."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        closed = self.concurrency is not None or self.sequential
-        pacing = [n for n in ("qps", "profile", "trace") if getattr(self, n) is not None]
-        if self.concurrency is not None and self.sequential:
-            raise ValueError("concurrency and sequential: give one of them")
-        if closed and pacing:
-            raise ValueError(
-                f"{pacing[0]} is for the open loop, concurrency and sequential are a closed one:"
-                " give one kind"
-            )
-        if len(pacing) > 1:
-            raise ValueError(f"{' and '.join(pacing)}: give one of them")
-        if self.duration is not None and self.requests is not None and not closed:
-            raise ValueError("duration and requests: give one of them")
-        if self.profile and not any(s.segment().arrivals > 0 for s in self.profile):
-            raise ValueError("profile: every rate is 0, so nothing would be sent")
-        if self.mix is not None and ("frames" in self.given or "size" in self.given):
-            raise ValueError("mix says the frames and sizes itself: leave out frames and size")
+        check(self)
         return self
 
     @property
@@ -215,8 +198,15 @@ class Scenario(_Model):
     @property
     def rate(self) -> float | None:
         """The asked rate; None where there is no single one."""
-        if self.load_mode != "open" or self.profile or self.trace:
+        if self.load_mode != "open" or self.profile or self.trace or self.turns > 1:
             return None
+        if self.cameras is not None:
+            return self.cameras / self.every_s
+        return self.arrivals_qps
+
+    @property
+    def arrivals_qps(self) -> float:
+        """Arrivals a second of the steady schedules: requests, or conversations."""
         return 5.0 if self.qps is None else self.qps
 
     @property
@@ -227,40 +217,83 @@ class Scenario(_Model):
             return math.fsum(s.seconds for s in self.profile)
         return 30.0
 
+    @property
+    def each_line_once(self) -> bool:
+        """Whether a dataset alone says how many requests there are."""
+        lengths = (self.duration, self.requests, self.profile, self.trace)
+        return self.dataset is not None and all(length is None for length in lengths)
+
+    @property
+    def every_s(self) -> float:
+        return 1.0 if self.every is None else self.every
+
+    @property
+    def think_time_s(self) -> float:
+        return 5.0 if self.think_time is None else self.think_time
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Fields that every request's body has besides its own."""
+        kwargs = {name: getattr(self, name) for name in BODY_FIELDS}
+        given = {name: value for name, value in kwargs.items() if value is not None}
+        return {**(self.extra_body or {}), **given}
+
     @cached_property
     def classes(self) -> tuple[MediaClass, ...]:
-        """The media classes of the mix, at least one."""
+        """The media classes of the mix, at least one, each with everything filled in."""
         if self.mix is not None:
-            return self.mix
+            return tuple(map(self.completed, self.mix))
         sizes: tuple[str | None, ...] = self.size or (None,)
-        made: dict[tuple[int, str | None], MediaClass] = {}
-        for frames in self.frames:
-            for size in sizes if frames else (None,):
-                made.setdefault((frames, size), MediaClass(frames=frames, size=size))
-        return tuple(made.values())
+        made: dict[MediaClass, None] = {}
+        for frames in self.frames or (None,):
+            for size in (None,) if frames == 0 else sizes:
+                made.setdefault(self.completed(MediaClass(frames=frames, size=size)))
+        return tuple(made)
 
-    def class_names(self) -> tuple[str, ...]:
-        native = self.media is not None
-        return tuple(c.title(self.as_ == "frames", native) for c in self.classes)
+    def completed(self, cls: MediaClass) -> MediaClass:
+        """A class with the scenario's values where it leaves something out."""
+        media = self.media if cls.media is None else cls.media
+        sizes = self.size if cls.frames != 0 else None
+        return cls.model_copy(
+            update={
+                "media": media,
+                "frames": (1 if media is None else AS_FILE) if cls.frames is None else cls.frames,
+                "size": sizes[0] if cls.size is None and sizes else cls.size,
+                "as_": self.as_ if cls.as_ is None else cls.as_,
+                "max_tokens": self.max_tokens if cls.max_tokens is None else cls.max_tokens,
+            }
+        )
 
     def resolved(self) -> dict[str, Any]:
         """Plain data, ready for YAML or JSON: what was given and the defaults that count."""
         plain = self.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if self.rate is not None:
-            plain["qps"] = self.rate
-        if self.mix is not None:
-            plain.pop("frames")
-        if self.requests is None:
+        if self.load_mode == "open" and not (self.profile or self.trace or self.cameras):
+            plain["qps"] = self.arrivals_qps
+        if self.mix is None and self.dataset is None:
+            plain["frames"] = list(dict.fromkeys(cls.frames for cls in self.classes))
+        if self.prompts is not None:
+            plain.pop("prompt")
+        if self.cameras is None:
+            plain.pop("phases")
+        else:
+            plain["every"] = self.every_s
+        if self.turns > 1:
+            plain["think_time"] = self.think_time_s
+        if self.requests is None and self.trace is None and not self.each_line_once:
             plain["duration"] = self.duration_s
         return plain
 
     def digest(self, file_hashes: Sequence[str] = ()) -> str:
         """12 hex digits over what is sent and how fast; user files count by their contents."""
         plain = {k: v for k, v in self.resolved().items() if k not in _NOT_IN_DIGEST}
-        if self.media is not None:
-            plain["media"] = list(file_hashes)
+        for part in (plain, *plain.get("mix", ())):
+            for key in _FILES:
+                if key in part:
+                    part[key] = "a file"
+        plain["files"] = list(file_hashes)
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-_NOT_IN_DIGEST: Final = ("url", "model", "out", "name", "warmup", "timeout")
+_NOT_IN_DIGEST: Final = ("url", "model", "model_family", "out", "name", "warmup", "timeout")
+_FILES: Final = ("media", "dataset", "prompts", "trace")

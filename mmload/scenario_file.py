@@ -14,7 +14,8 @@ import yaml
 from pydantic import ValidationError
 
 from mmload.errors import UsageError
-from mmload.scenario import MediaClass, ProfileSegment, Scenario
+from mmload.scenario import Scenario
+from mmload.scenario_types import MediaClass, ProfileSegment
 
 
 def load_scenario(file: str | None, flags: Mapping[str, Any]) -> Scenario:
@@ -30,6 +31,9 @@ def load_scenario(file: str | None, flags: Mapping[str, Any]) -> Scenario:
             for key in group:
                 if key not in flags:
                     values.pop(key, None)
+    for key, owner in _DEPENDENT.items():
+        if key not in flags and owner not in values:
+            values.pop(key, None)
     try:
         return Scenario.model_validate(values)
     except ValidationError as error:
@@ -37,10 +41,14 @@ def load_scenario(file: str | None, flags: Mapping[str, Any]) -> Scenario:
 
 
 _ALTERNATIVES: Final = (
-    ("qps", "profile", "trace", "concurrency", "sequential"),
+    ("qps", "profile", "trace", "cameras", "concurrency", "sequential"),
     ("duration", "requests"),
     ("mix", "frames"),
+    ("mix", "dataset"),
+    ("media", "dataset"),
+    ("prompt", "prompts"),
 )
+_DEPENDENT: Final = {"every": "cameras", "phases": "cameras", "think_time": "turns"}
 
 
 def scenario_folder() -> Path:
@@ -86,7 +94,8 @@ def _usage_error(error: ValidationError, flags: set[str], file: str) -> UsageErr
     if first["type"] == "extra_forbidden":
         known = [f.alias or n for n, f in Scenario.model_fields.items()]
         if len(loc) > 1:
-            known = list(MediaClass.model_fields if key == "mix" else ProfileSegment.model_fields)
+            model = MediaClass if key == "mix" else ProfileSegment
+            known = [f.alias or n for n, f in model.model_fields.items()]
         close = difflib.get_close_matches(loc[-1], known, n=1)
         hint = f"did you mean {close[0]}?" if close else f"allowed: {', '.join(sorted(known))}"
         return UsageError(f"{source}: no such key", hint)

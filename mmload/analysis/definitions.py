@@ -60,4 +60,21 @@ DEFINITIONS: Final[dict[str, str]] = {
         " was busy."
     ),
     "capacity": "Width / mean service time: the rate at which utilisation would be 1.",
+    "media tokens by the arithmetic": (
+        "Placeholder tokens that the model family's published processor makes of media of that size"
+        " and number of frames; the frames that a server used are found backwards from its count."
+    ),
+    "exact and contains": (
+        "Shares of answers that are one of the expected, and that hold one as whole words, without"
+        " regard to case, blanks and dots at the end; failed requests are left out."
+    ),
+    "VQA accuracy": (
+        "Mean over the annotators of min(1, others who gave this answer / 3), after the official"
+        " normalisation of punctuation, articles, number words and contractions."
+    ),
+    "precision, recall and F1": (
+        "Of yes-or-no answers, as POPE counts them: yes is positive, the first sentence decides,"
+        " and an answer with neither no nor not is a yes."
+    ),
+    "std dev": "Sample standard deviation, over n - 1.",
 }

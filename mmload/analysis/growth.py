@@ -1,10 +1,11 @@
 """Does a queue grow? stable, growing or can't tell, and how small an overload could have shown.
 
 In: arrival instants, how long each stayed, and the backlog they make. Growing needs two signs:
-the medians of ten batches in arrival order rise (Mann-Kendall), and over the second half of the
-arrivals the backlog rose by more than chance moves a Poisson stream. One sign alone is common at
-high utilisation, because requests within one run are not independent; both together are false in
-under 2 % of stable runs up to utilisation .95 (tests/unit/test_analysis_growth.py simulates it).
+the medians of ten batches in arrival order rise (Mann-Kendall, and by 5 % or more), and over the
+second half of the arrivals the backlog rose by more than chance moves a Poisson stream. One sign
+alone is common at high utilisation, because requests within one run are not independent; both
+together are false in under 2 % of stable runs up to utilisation .95
+(tests/unit/test_analysis_growth.py simulates it).
 Never says "stable" of a run that could not have seen a sensible overload.
 """
 
@@ -21,6 +22,8 @@ Verdict = Literal["stable", "growing", "cant_tell"]
 BATCHES: Final = 10
 # Mann-Kendall's S for ten batches: P(S >= 21) = 0.036 without a trend (exact, one-sided).
 S_RISING: Final = 21
+# A queue that grows shows in latency at once; a drift below this is the machine's, however steady.
+LEAST_RISE: Final = 0.05
 # A run is long enough for "stable" when it would have shown an overload of a quarter: 64 arrivals
 # in the second half (2 / sqrt(64)), so about 128 in all.
 SENSIBLE_OVERLOAD: Final = 0.25
@@ -68,10 +71,10 @@ def judge(
     seen = window.smallest_overload
     if seen is None or len(arrivals_ns) < 2 * BATCHES:
         return Growth("cant_tell", slope, seen, f"only {len(arrivals_ns)} requests")
-    rising = mann_kendall(batch_medians(stays_ns[np.argsort(arrivals_ns, kind="stable")]))
+    medians = batch_medians(stays_ns[np.argsort(arrivals_ns, kind="stable")])
     gained = backlog.at(window.to_ns) - backlog.at(window.middle_ns)
     overload = gained / window.late_arrivals
-    slower, fuller = rising >= S_RISING, overload > seen
+    slower, fuller = rises(medians), overload > seen
     figures = (
         f"backlog {gained:+d} over the last {window.late_arrivals} arrivals"
         f" ({overload:+.0%}; chance explains up to {seen:.0%})"
@@ -91,6 +94,12 @@ def judge(
 def batch_medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Medians of ten batches of consecutive values, as equal in size as can be."""
     return np.array([np.median(batch) for batch in np.array_split(values, BATCHES)])
+
+
+def rises(medians: NDArray[np.float64]) -> bool:
+    """Whether batch medians rise: more steadily than chance has them, and by more than a trifle."""
+    rise = medians[-3:].mean() - medians[:3].mean()
+    return bool(mann_kendall(medians) >= S_RISING and rise > LEAST_RISE * np.median(medians))
 
 
 def mann_kendall(values: NDArray[np.float64]) -> int:

@@ -63,6 +63,7 @@ class Joined:
     stage_phases: list[Phase]
     facts: list[Facts]  # by stage
     has_spans: NDArray[np.bool_]  # by record
+    frames: NDArray[np.float64]  # by record: what its processor was given; NaN where no span says
     stray_ids: int = 0  # distinct span ids that fit no request
     ambiguous_ids: int = 0  # distinct span ids that fit several requests
     repeated_spans: int = 0  # the same span written twice
@@ -123,6 +124,7 @@ def join(
     codes: dict[str, int] = {}
     phases: list[Phase] = []
     facts: list[Facts] = []
+    frames = np.full(len(table), np.nan)
     flat = array("q")  # row, stage, start, end, pid; and again
     backwards = 0
     for span in spans:
@@ -145,6 +147,9 @@ def join(
         flat.extend((row, code, start_ns, end_ns, span.pid))
         if span.facts:
             facts[code].add(span.facts, end_ns - start_ns)
+            seen = span.facts.get("frames")
+            if span.stage == "processor" and isinstance(seen, int) and seen > 0:  # 0: all cached
+                frames[row] = np.fmax(frames[row], seen)  # calls may be nested
     written = np.array(flat, np.int64).reshape(-1, 5)
     columns = np.unique(written, axis=0)  # a buffer that was flushed twice repeats whole lines
     has_spans = np.zeros(len(table), np.bool_)
@@ -158,6 +163,7 @@ def join(
         stage_phases=phases,
         facts=facts,
         has_spans=has_spans,
+        frames=frames,
         stray_ids=sum(row == IdIndex.NONE for row in row_of.values()),
         ambiguous_ids=sum(row == IdIndex.AMBIGUOUS for row in row_of.values()),
         repeated_spans=len(written) - len(columns),

@@ -25,6 +25,7 @@ class Measures:
     """All `*_ns` are nanoseconds; `lag_ns` exists for every sent request, latencies for ok ones."""
 
     ok: Mask
+    measured: Mask  # ok, and not cut off as warm-up: what latencies are of
     sent: Mask  # attempted: neither dropped nor unsent
     dropped: Mask
     unsent: Mask
@@ -40,32 +41,38 @@ class Measures:
     done_ns: Floats  # when a sent request left the server: last output, else its close
 
     @classmethod
-    def of(cls, table: RecordTable) -> "Measures":
+    def of(cls, table: RecordTable, cut: int = 0) -> "Measures":
+        """`cut` requests at the start have no latency: they are warm-up."""
         t = table.times
         ok = table.is_outcome(Outcome.ok)
         dropped, unsent = table.is_outcome(Outcome.dropped), table.is_outcome(Outcome.unsent)
         sent = ~(dropped | unsent)
+        measured = ok & (np.arange(len(ok)) >= cut)
 
         def of_ok(values: Floats) -> Floats:
             return np.where(ok, values, np.nan)
 
+        def latency(values: Floats) -> Floats:
+            return np.where(measured, values, np.nan)
+
         usage = table.counts["output_tokens"]
         tokens = of_ok(np.where(np.isnan(usage), table.chunks, usage))
-        streaming = of_ok(t["last_output_ns"] - t["first_output_ns"])
+        streaming = latency(t["last_output_ns"] - t["first_output_ns"])
         countable = (tokens >= MIN_TOKENS_FOR_TPOT) & (table.chunks >= 2)
         # a failure's partial output is not its end: it leaves when it is closed
         output_end = of_ok(t["last_output_ns"])
         return cls(
             ok=ok,
+            measured=measured,
             sent=sent,
             dropped=dropped,
             unsent=unsent,
             lag_ns=np.where(sent, t["sent_ns"] - t["intended_ns"], np.nan),
-            ttft_ns=of_ok(t["first_output_ns"] - t["intended_ns"]),
-            ttft_from_sent_ns=of_ok(t["first_output_ns"] - t["sent_ns"]),
-            ttfo_ns=of_ok(t["first_answer_ns"] - t["intended_ns"]),
-            e2e_ns=of_ok(t["last_output_ns"] - t["intended_ns"]),
-            e2e_from_sent_ns=of_ok(t["last_output_ns"] - t["sent_ns"]),
+            ttft_ns=latency(t["first_output_ns"] - t["intended_ns"]),
+            ttft_from_sent_ns=latency(t["first_output_ns"] - t["sent_ns"]),
+            ttfo_ns=latency(t["first_answer_ns"] - t["intended_ns"]),
+            e2e_ns=latency(t["last_output_ns"] - t["intended_ns"]),
+            e2e_from_sent_ns=latency(t["last_output_ns"] - t["sent_ns"]),
             tpot_ns=np.divide(streaming, tokens - 1, out=np.full(len(ok), np.nan), where=countable),
             tokens=tokens,
             token_source=_source(~np.isnan(usage[ok])),

@@ -98,6 +98,8 @@ def classes(table: RecordTable, m: Measures) -> Section:
             "e2e_ms": dist(m.e2e_ns[mine]),
             "body_bytes": _mean(table.counts["bytes_sent"][m.sent & mine]),
             "prompt_tokens": _mean(table.counts["prompt_tokens"][ok]),
+            "cached_tokens": _mean(table.counts["cached_tokens"][ok]),
+            "media_tokens": _mean(table.counts["media_tokens"][ok]),
             "output_tokens": _mean(table.counts["output_tokens"][ok]),
         }
     return made

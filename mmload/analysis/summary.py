@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mmload.analysis import sections, series
+from mmload.analysis import sections, sequential, series, token_words, tokens
 from mmload.analysis.bottleneck import bottleneck, rounded
 from mmload.analysis.definitions import DEFINITIONS
 from mmload.analysis.growth import Growth, Window, judge, window_of
@@ -28,6 +28,7 @@ from mmload.analysis.verdict import (
     lag_limit_ms,
     missing_records,
 )
+from mmload.analysis.warmup import is_slower, warmup_requests
 from mmload.records import RecordTable, ServerProcess, Span
 from mmload.rundir import RunEnd, RunManifest
 
@@ -49,14 +50,17 @@ def summarise(
     spans: Iterable[Span],
     processes: list[ServerProcess],
     damaged: int = 0,
+    *,
+    answers: dict[str, Any] | None = None,
 ) -> Analysis:
     """Works out a run. `end` is None when it was killed.
 
     `spans` is read once, and `processes` looked at only after that: it may be the list that reading
     fills (`SpanLines.processes`). Where `spans` counts its own damaged lines, they are added to
-    `damaged`.
+    `damaged`. `answers` is what a `Grader` made of the records.
     """
     m = Measures.of(table)
+    everything = m
     joined = _join(manifest, table, spans, processes)
     damaged += getattr(spans, "damaged", 0)
 
@@ -68,7 +72,12 @@ def summarise(
     window = window_of(arrivals, manifest.schedule_s * 1e9 if whole else 0.0)
     growth = _growth(manifest, window, arrivals, done, backlog)
 
-    parts = split(np.flatnonzero(m.ok & ~np.isnan(m.done_ns)), table.times, joined)
+    # A growing queue has no steady part to find: its start is the fast one.
+    warm_up = 0 if growth.verdict == "growing" else warmup_requests(m.ttft_ns)
+    cut = warm_up if manifest.scenario.get("cut_warmup") else 0
+    if cut:
+        m = Measures.of(table, cut)
+    parts = split(np.flatnonzero(m.measured & ~np.isnan(m.done_ns)), table.times, joined)
     stays = client_stays(table, m.sent, joined)
     has_spans = np.zeros(len(table), np.bool_)
     if joined is not None:
@@ -80,7 +89,20 @@ def summarise(
     phases = sections.phases(table, parts)
     limit_ms = lag_limit_ms(manifest, m)
     reasons = invalid_reasons(manifest, end, table, m, missing, limit_ms)
-    found = Findings(manifest, end, table, m, growth, joined, loads, processes, damaged)
+    checked = tokens.check(manifest, table, m, joined.frames if joined is not None else None)
+    found = Findings(
+        manifest,
+        end,
+        table,
+        m,
+        growth,
+        joined,
+        loads,
+        processes,
+        damaged,
+        checked=checked,
+        slow_start=0 if cut or not is_slower(everything.ttft_ns, warm_up) else warm_up,
+    )
     elapsed_s = sections.elapsed_s(arrivals, done)
     summary = {
         "schema": SCHEMA,
@@ -95,6 +117,7 @@ def summarise(
         "schedule_s": manifest.schedule_s,
         "elapsed_s": elapsed_s,
         "lag_limit_ms": limit_ms,
+        "warmup_cut": cut,
         **sections.latencies(table, m),
         "tokens": sections.tokens(table, m, elapsed_s),
         "classes": sections.classes(table, m),
@@ -106,6 +129,9 @@ def summarise(
         "unattributed_ms": sections.unattributed(joined, parts),
         "server_processes": [sections.process(one) for one in processes],
         "media": manifest.media,
+        "answers": answers,
+        "sequential": sequential.table(manifest, table, m),
+        "media_check": token_words.section(checked),
         "warnings": as_data(traps(found)),
         "definitions": dict(DEFINITIONS),
     }

@@ -13,9 +13,11 @@ import numpy as np
 from mmload.analysis.bottleneck import NEAR_LIMIT, idle_pools
 from mmload.analysis.growth import Growth
 from mmload.analysis.join import Joined
-from mmload.analysis.measures import Measures, failures
+from mmload.analysis.measures import Measures, classes_in_order, failures
 from mmload.analysis.quantiles import MIN_SAMPLES_P99, P50, at_quantile
 from mmload.analysis.stages import StageLoad
+from mmload.analysis.token_words import warnings as token_warnings
+from mmload.analysis.tokens import Checked
 from mmload.records import RecordTable, ServerProcess
 from mmload.rundir import RunEnd, RunManifest
 
@@ -43,11 +45,19 @@ class Findings:
     loads: list[StageLoad]
     processes: list[ServerProcess]
     damaged: int
+    checked: Checked | None = None
+    slow_start: int = 0  # requests at the start that were slower, and are in the figures
 
 
 def traps(found: Findings) -> list[Trap]:
     """All traps of a run."""
-    return [*_of_load(found), *_of_answers(found), *_of_server(found), *_of_files(found)]
+    return [
+        *_of_load(found),
+        *(Trap(*warning) for warning in token_warnings(found.checked)),
+        *_of_answers(found),
+        *_of_server(found),
+        *_of_files(found),
+    ]
 
 
 def _of_load(found: Findings) -> Iterator[Trap]:
@@ -80,6 +90,14 @@ def _of_load(found: Findings) -> Iterator[Trap]:
             f"{sum(failed.values())} of {np.count_nonzero(m.sent)} requests failed: {kinds}.",
             "Latencies are of the requests that succeeded; a server that fails fast looks fast.",
         )
+    if found.table.retried:
+        yield Trap(
+            "retried",
+            f"{found.table.retried} of {np.count_nonzero(m.sent)} requests were sent more than once"
+            f" ({found.table.resent} attempts more). The waits and the failed attempts are in their"
+            " TTFT and E2E, and in the send stage.",
+            "`attempts` in records.jsonl lists them. Without --retries each would be a failure.",
+        )
     ok = int(np.count_nonzero(m.ok))
     if 0 < ok < MIN_SAMPLES_P99:
         yield Trap(
@@ -87,6 +105,12 @@ def _of_load(found: Findings) -> Iterator[Trap]:
             f"p99 of {ok} requests is little more than the slowest one or two: it takes"
             f" {MIN_SAMPLES_P99} for a bound on it.",
             "Quote p50 and p90, or run for longer.",
+        )
+    if found.slow_start:
+        yield Trap(
+            "slow_start",
+            f"The first {found.slow_start} requests were slower than the rest: a warm-up.",
+            "Send more warm-up requests (--warmup), or leave these out with --cut-warmup.",
         )
     for note in found.manifest.notes:
         yield Trap("note", note, "")
@@ -103,13 +127,12 @@ def _of_answers(found: Findings) -> Iterator[Trap]:
             " the time to the whole answer.",
             "Ask for streaming, or see whether a proxy collects the stream.",
         )
-    cached = float(np.nansum(np.where(m.ok, table.counts["cached_tokens"], np.nan)))
-    prompt = float(np.nansum(np.where(m.ok, table.counts["prompt_tokens"], np.nan)))
-    if found.manifest.media.get("reuse_asked") == 0 and cached > CACHED_SHARE * prompt > 0:
+    hits = list(_cache_hits(found))
+    if hits:
         yield Trap(
             "cache_hits",
-            f"The server answered {cached / prompt:.0%} of prompt tokens from its cache although"
-            " no media was repeated.",
+            "The server answered prompt tokens from its cache although no media was repeated:"
+            f" {', '.join(hits)}.",
             "Make the prompts distinct too, or switch prefix caching off on the server.",
         )
     media = found.manifest.media
@@ -128,6 +151,22 @@ def _of_answers(found: Findings) -> Iterator[Trap]:
             " median: reasoning comes first.",
             "Quote TTFO for what a user waits for, or switch reasoning off.",
         )
+
+
+def _cache_hits(found: Findings) -> Iterator[str]:
+    """`83% of image 854x480`: classes with media of which a run without repeats had cache hits."""
+    media, table = found.manifest.media, found.table
+    if media.get("reuse_asked") != 0:
+        return
+    for name, code in classes_in_order(table):
+        sent = (media.get("classes") or {}).get(name)
+        if isinstance(sent, dict) and sent.get("kind") == "text":
+            continue  # text alone: its one prompt always repeats
+        mine = found.measures.ok & (table.media_class == code)
+        cached = float(np.nansum(table.counts["cached_tokens"][mine]))
+        prompt = float(np.nansum(table.counts["prompt_tokens"][mine]))
+        if cached > CACHED_SHARE * prompt > 0:
+            yield f"{cached / prompt:.0%} of {name}"
 
 
 def _of_server(found: Findings) -> Iterator[Trap]:

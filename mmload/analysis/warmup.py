@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BATCH: Final = 5
+WORTH_SAYING: Final = 1.5  # how much slower than the rest a start is before a report mentions it
 
 
 def warmup_length(values: NDArray[np.float64]) -> int:
@@ -25,3 +26,21 @@ def warmup_length(values: NDArray[np.float64]) -> int:
     # squared standard error of the mean of means[d:], for each d up to half
     error = (squares - total**2 / left) / left**2
     return BATCH * int(np.argmin(error[: batches // 2 + 1]))
+
+
+def warmup_requests(latency_ns: NDArray[np.float64]) -> int:
+    """How many requests at the start to leave out; `latency_ns` is NaN where there is none.
+
+    Counted in requests, with those that have no latency: the cut falls before the first value that
+    stays.
+    """
+    rows = np.flatnonzero(~np.isnan(latency_ns))
+    cut = warmup_length(latency_ns[rows])
+    return int(rows[cut]) if cut else 0
+
+
+def is_slower(latency_ns: NDArray[np.float64], cut: int) -> bool:
+    """Whether the first `cut` requests really were slow: MSER-5 also cuts what is merely noise."""
+    start, rest = latency_ns[:cut], latency_ns[cut:]
+    start, rest = start[~np.isnan(start)], rest[~np.isnan(rest)]
+    return bool(len(start) and len(rest) and start.mean() > WORTH_SAYING * rest.mean())

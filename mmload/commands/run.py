@@ -3,13 +3,13 @@
 import json
 import signal
 import sys
-from types import FrameType
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from mmload.errors import Interrupted, InvalidRun, UsageError
+from mmload.errors import Interrupted, InvalidRun, MmloadError, UsageError
 from mmload.flags import flags_of, given, spread
+from mmload.load.reach import Reach, reach_from
 from mmload.report.live import watcher
 from mmload.report.terminal import render
 from mmload.run import Options, Run
@@ -20,6 +20,7 @@ from mmload.server.settings import ServerSettings, server_flags, server_settings
 MAX_WORKERS = 256
 
 LoadFlags = flags_of(Scenario, "What to send, how fast", leave_out=("url", "mix"))
+ConnectionFlags = flags_of(Reach, "How to reach the server")
 EmbeddedFlags = flags_of(
     ServerSettings, "Embedded server (without a URL)", leave_out=("host", "port", "model")
 )
@@ -31,9 +32,7 @@ def run(
     *,
     scenario: Annotated[str | None, Parameter(help="YAML file, or a shipped name: mix.")] = None,
     load: Any = None,
-    api_key: Annotated[
-        str | None, Parameter(help="Key for the server (MMLOAD_API_KEY, OPENAI_API_KEY).")
-    ] = None,
+    connection: Any = None,
     workers: Annotated[
         str, Parameter(help="Processes that generate the load: a number, or auto.")
     ] = "auto",
@@ -57,32 +56,50 @@ def run(
     if server and chosen.url is not None:
         name = next(iter(server)).replace("_", "-")
         raise UsageError(
-            f"--{name}: is for the embedded server, and the load goes to {chosen.url}",
+            f"--{name}: is for the embedded server, and the load goes to a URL",
             "leave out the flag or the URL",
+        )
+    reach = reach_from(given(connection))
+    if reach.proxy is not None and chosen.url is None:
+        raise UsageError(
+            "--proxy: leads to a server at a URL, and the embedded one is here",
+            "leave out the flag, or give the URL",
         )
     settings = server_settings(server)
     options = Options(
-        api_key=api_key,
+        reach=reach,
         server_flags=server_flags(settings),
         server_settings=settings.described(),
         simulated=settings.simulated(),
         workers=_workers(workers),
     )
     one = Run(chosen, options, watcher(quiet=quiet or as_json))
-    before = signal.signal(signal.SIGINT, lambda _sign, _frame: one.stop())
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    signs = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(sign, lambda _sign, _frame: one.stop()) for sign in signs]
     try:
         folder, analysis = one.execute()
+    except KeyboardInterrupt:
+        if one.folder is None:
+            raise
+        raise Interrupted(
+            "interrupted before the report was made",
+            f"`mmload report {one.folder.path}` makes it of what was recorded",
+        ) from None
     finally:
-        signal.signal(signal.SIGINT, before)
+        for sign, handler in zip(signs, before, strict=True):
+            signal.signal(sign, handler)
     summary = analysis.summary
     if as_json:
         print(json.dumps(summary, allow_nan=False, indent=1))
     else:
         render(summary, color=sys.stdout.isatty(), folder=str(folder.path))
+    if one.unwritten:
+        print(f"mmload: not all could be written: {one.unwritten}", file=sys.stderr)
     if summary["interrupted"]:
         return Interrupted.exit_code
-    return 0 if summary["valid"] else InvalidRun.exit_code
+    if not summary["valid"]:
+        return InvalidRun.exit_code
+    return MmloadError.exit_code if one.unwritten else 0
 
 
 def _workers(text: str) -> int | None:
@@ -96,8 +113,4 @@ def _workers(text: str) -> int | None:
     return int(text)
 
 
-def _as_interrupt(_sign: int, _frame: FrameType | None) -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
-spread(run, load=LoadFlags, embedded=EmbeddedFlags)
+spread(run, load=LoadFlags, connection=ConnectionFlags, embedded=EmbeddedFlags)

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, cast
 import httptools
 
 from mmload.clock import Clock
+from mmload.load.failures import describe
 from mmload.load.payloads import Piece
 from mmload.load.transport import Sink
 from mmload.records import Outcome
@@ -27,11 +28,6 @@ class Owner(Protocol):
     def free(self, connection: "Connection", now_ns: int) -> None: ...
 
     def gone(self, connection: "Connection") -> None: ...
-
-
-def describe(error: BaseException) -> str:
-    """An OS error in the system's words."""
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip()
 
 
 class Request:
@@ -68,6 +64,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._request: Request | None = None
+        self._reused = False
         self._parser: Any = None
         self._to_write: list[Piece] = []
         self._paused = False
@@ -88,7 +85,7 @@ class Connection(asyncio.Protocol):
         if request.sink is None:  # cancelled while connecting
             self.abort()
             return
-        self._request = request
+        self._request, self._reused = request, reused
         request.connection = self
         self._parser = httptools.HttpResponseParser(self)
         self._reset()
@@ -123,7 +120,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # A cast, since uvloop's transports are no subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)  # paused: bytes are not in the socket yet
+        # Paused: bytes are not in the socket yet. Of 1, not 0: TLS transports would never resume.
+        self._transport.set_write_buffer_limits(high=1, low=0)
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -141,6 +139,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stamp_ns = self._now_ns()
         self._owner.gone(self)
+        # Parser and transport refer back to here: cycles that nothing would collect during a run.
+        self._parser = self._transport = None
         if self._request is None:
             return
         framed = b"content-length" in self._headers or b"transfer-encoding" in self._headers
@@ -151,7 +151,8 @@ class Connection(asyncio.Protocol):
             self._fail(Outcome.truncated, f"{why} in the middle of the response")
         else:
             why = describe(exc) if exc else "the server closed the connection"
-            self._fail(Outcome.connection, f"{why} before any response")
+            where = "kept-alive connection" if self._reused else "new connection"
+            self._fail(Outcome.connection, f"{why} before any response ({where})")
 
     # -- httptools callbacks -----------------------------------------------------------------------
 

@@ -7,11 +7,12 @@ import msgspec
 
 from mmload.clock import MonotonicClock
 from mmload.errors import UsageError
+from mmload.load.failures import CERTIFICATE
 from mmload.load.http import HttpTransport
 from mmload.load.target import Target
 from mmload.load.transport import Address, Headers
 from mmload.records import Outcome
-from mmload.wire.base import error_text, shorten
+from mmload.wire.errors import error_text, shorten
 
 BODY_LIMIT_BYTES = 16 * 1024 * 1024
 
@@ -82,9 +83,13 @@ async def discover(target: Target, address: Address, model: str | None) -> Disco
     path = f"{target.base_path}/models"
     answer = await get(target, address, path)
     if answer.failure:
+        way = f" through the proxy {target.proxy.display}" if target.proxy is not None else ""
+        untrusted = CERTIFICATE in answer.failure
         raise UsageError(
-            f"{target.display}: no server answers: {answer.failure}",
-            "start the server, or correct the URL",
+            f"{target.display}: no server answers{way}: {answer.failure}",
+            "give its authority by --cacert FILE, or do without the check by --insecure"
+            if untrusted
+            else "start the server, or correct the URL",
         )
     trace = answer.headers.get(b"x-mmload-trace")
     said = trace.decode("latin-1") if trace else None
@@ -98,8 +103,9 @@ async def discover(target: Target, address: Address, model: str | None) -> Disco
     names = _model_names(answer)
     if len(names) != 1:
         listed = ", ".join(names) if names else "none"
+        said_why = f": {_error(answer)}" if answer.status >= 400 else ""
         raise UsageError(
-            f"{target.display}/models: HTTP {answer.status}; models listed: {listed}",
+            f"{target.display}/models: HTTP {answer.status}{said_why}; models listed: {listed}",
             "name the model by --model",
         )
     return Discovery(names[0], said)

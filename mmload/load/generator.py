@@ -16,8 +16,10 @@ from typing import Protocol
 
 from mmload.clock import NS_PER_S, Clock
 from mmload.load.alarm import Alarm, make_alarm
+from mmload.load.flight import Flight
+from mmload.load.limits import Limits
 from mmload.load.payloads import Piece
-from mmload.load.transport import Exchange, Headers, Transport
+from mmload.load.transport import Transport
 from mmload.records import Outcome, Record
 from mmload.wire.base import Reader
 
@@ -55,16 +57,6 @@ class Tally:
     in_flight: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What bounds a request and the run."""
-
-    timeout_ns: int
-    max_in_flight: int | None = None  # open loop: above it, requests are dropped, never delayed
-    concurrency: int | None = None  # closed loop: requests under way; None: open loop
-    stop_after_ns: int | None = None  # closed loop: no new request after this
-
-
 @dataclass(slots=True)
 class Generator:
     """Runs one job once. `run()` returns when every request has ended or `stop()` was called."""
@@ -77,15 +69,17 @@ class Generator:
     emit: Emit
     tally: Tally = field(default_factory=Tally)
     _next: int = 0
-    _flights: set["_Flight"] = field(default_factory=set)
+    _flights: set[Flight] = field(default_factory=set)
     _done: asyncio.Event = field(default_factory=asyncio.Event)
     _alarm: Alarm = field(init=False)
     _stopped: bool = False
-    _loop: asyncio.AbstractEventLoop = field(init=False)
+    loop: asyncio.AbstractEventLoop = field(init=False)
+    first_check_s: float = field(init=False)
 
     async def run(self) -> None:
         """Sends everything, waits for the last answer, emits one record a request."""
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        self.first_check_s = self.limits.shortest_ns / NS_PER_S
         closed = self.limits.concurrency is not None
         self._alarm = make_alarm(self.clock, self._fill if closed else self._fire)
         try:
@@ -162,14 +156,16 @@ class Generator:
     def _send(self, i: int, record: Record) -> None:
         self.tally.sent += 1
         self.tally.in_flight += 1
-        head, pieces = self.job.request(i, record)
-        flight = _Flight(self, record, self.job.reader(record))
+        flight = Flight(self, i, record)
         self._flights.add(flight)
-        flight.deadline = self._loop.call_later(self.limits.timeout_ns / NS_PER_S, flight.time_out)
-        record.sent_ns = self.now_ns()
-        flight.exchange = self.transport.send(head, pieces, flight)
+        flight.send()
 
-    def ended(self, flight: "_Flight") -> None:
+    def prepare(self, i: int, record: Record) -> tuple[bytes, Sequence[Piece], Reader]:
+        """What a flight sends: the same bytes at every attempt, and a new reader."""
+        head, pieces = self.job.request(i, record)
+        return head, pieces, self.job.reader(record)
+
+    def ended(self, flight: Flight) -> None:
         """A request is over: its record is complete."""
         self._flights.discard(flight)
         self.tally.in_flight -= 1
@@ -179,70 +175,10 @@ class Generator:
             self.tally.failed += 1
         self.emit(flight.record)
         if self.limits.concurrency is not None and not self._stopped:
-            self._loop.call_soon(self._fill)
+            self.loop.call_soon(self._fill)
         else:
             self._finish_if_idle()
 
     def _finish_if_idle(self) -> None:
         if self._next >= len(self.job) and not self._flights:
             self._done.set()
-
-
-class _Flight:
-    """One request under way: the transport's sink, writing into the record."""
-
-    __slots__ = ("_generator", "_reader", "deadline", "exchange", "record")
-
-    def __init__(self, generator: Generator, record: Record, reader: Reader) -> None:
-        self._generator = generator
-        self._reader = reader
-        self.record = record
-        self.exchange: Exchange | None = None
-        self.deadline: asyncio.TimerHandle | None = None
-
-    def on_connected(self, now_ns: int, reused: bool) -> None:
-        self.record.connected_ns = now_ns - self._generator.origin_ns
-        self.record.reused_connection = reused
-
-    def on_written(self, now_ns: int) -> None:
-        self.record.send_end_ns = now_ns - self._generator.origin_ns
-
-    def on_head(self, status: int, headers: Headers, now_ns: int) -> None:
-        self.record.headers_ns = now_ns - self._generator.origin_ns
-        content_type = headers.get(b"content-type", b"").decode("latin-1")
-        self._reader.head(status, content_type)
-
-    def on_body(self, data: bytes, now_ns: int) -> None:
-        self._reader.feed(data, now_ns - self._generator.origin_ns)
-
-    def on_end(self, now_ns: int) -> None:
-        self._reader.close()
-        self._end(now_ns - self._generator.origin_ns)
-
-    def on_failure(self, outcome: Outcome, message: str, now_ns: int) -> None:
-        self._fail(outcome, message, now_ns - self._generator.origin_ns)
-
-    def time_out(self) -> None:
-        """The total time limit has passed, counted from the send."""
-        generator = self._generator
-        if self.exchange is not None:
-            self.exchange.cancel()
-        seconds = generator.limits.timeout_ns / NS_PER_S
-        missing = "output" if self.record.first_output_ns is None else "end of the answer"
-        self._fail(Outcome.timeout, f"no {missing} within {seconds:g} s", generator.now_ns())
-
-    def cut_off(self, now_ns: int) -> None:
-        if self.exchange is not None:
-            self.exchange.cancel()
-        self._fail(Outcome.cut_off, "the run was stopped while this was under way", now_ns)
-
-    def _fail(self, outcome: Outcome, message: str, at_ns: int) -> None:
-        self._reader.close()  # keeps the partial answer; its verdict gives way to ours
-        self.record.outcome, self.record.message = outcome, message
-        self._end(at_ns)
-
-    def _end(self, at_ns: int) -> None:
-        self.record.closed_ns = at_ns
-        if self.deadline is not None:
-            self.deadline.cancel()
-        self._generator.ended(self)

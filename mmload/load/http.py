@@ -4,23 +4,22 @@ No redirects, no retries, no decompression (none is asked for). Names were resol
 """
 
 import asyncio
-import errno
 import socket
 from collections.abc import Sequence
 from typing import Final
 
 from mmload.clock import Clock
-from mmload.load.connection import Connection, Request, describe
+from mmload.load.connection import Connection, Request
+from mmload.load.failures import TunnelRefused, connect_failure
 from mmload.load.payloads import Piece
 from mmload.load.transport import Address, Exchange, Sink
-from mmload.records import Outcome
 
 KEEPALIVE_IDLE_NS: Final = 3_000_000_000  # below the 5 s after which uvicorn closes
-_NO_DESCRIPTORS: Final = (errno.ENFILE, errno.EMFILE)
+TUNNEL_HEAD_BYTES: Final = 64 * 1024
 
 
 class HttpTransport:
-    """A free list of kept-alive connections; `send` never waits for one."""
+    """A stack of kept-alive connections; `send` never waits for one."""
 
     def __init__(self, address: Address, clock: Clock, *, keepalive: bool = True) -> None:
         self._address = address
@@ -28,7 +27,7 @@ class HttpTransport:
         self._clock = clock
         self._keepalive = keepalive
         self._loop = asyncio.get_running_loop()
-        self._idle: list[tuple[Connection, int]] = []
+        self._idle: dict[Connection, int] = {}  # since when; the newest last
         self._all: set[Connection] = set()
         self._connecting: set[asyncio.Task[None]] = set()
 
@@ -36,7 +35,7 @@ class HttpTransport:
         request = Request(head, pieces, sink)
         now_ns = self._clock.now_ns()
         while self._idle:
-            connection, since_ns = self._idle.pop()
+            connection, since_ns = self._idle.popitem()
             if now_ns - since_ns < KEEPALIVE_IDLE_NS and connection.usable():
                 connection.start(request, reused=True)
                 return request
@@ -55,6 +54,8 @@ class HttpTransport:
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 await self._loop.sock_connect(sock, address.sockaddr)
+                if address.tunnel is not None:
+                    await self._open_tunnel(sock, address.tunnel)
                 _, connection = await self._loop.create_connection(
                     lambda: Connection(self, self._clock),
                     sock=sock,
@@ -65,16 +66,29 @@ class HttpTransport:
                 sock.close()
                 raise
         except OSError as error:
-            too_many = error.errno in _NO_DESCRIPTORS
-            outcome = Outcome.client_error if too_many else Outcome.connection
-            request.fail(outcome, f"connect: {describe(error)}", self._clock.now_ns())
+            request.fail(*connect_failure(error), self._clock.now_ns())
         else:
             connection.start(request, reused=False)
+        finally:
+            request.connecting = None
+
+    async def _open_tunnel(self, sock: socket.socket, head: bytes) -> None:
+        """Asks the proxy for a way to the server. Nothing follows its answer until we speak."""
+        await self._loop.sock_sendall(sock, head)
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n"):
+            read = await self._loop.sock_recv(sock, 4096)
+            answer += read
+            if not read or len(answer) > TUNNEL_HEAD_BYTES:
+                break
+        status = answer.partition(b"\r\n")[0].decode("latin-1").split(" ", 1)
+        if len(status) < 2 or not status[0].startswith("HTTP/1.") or status[1][:1] != "2":
+            raise TunnelRefused(status[1] if len(status) > 1 else "")
 
     def free(self, connection: Connection, now_ns: int) -> None:
         """A connection finished a response and may carry another."""
         if self._keepalive and connection.usable():
-            self._idle.append((connection, now_ns))
+            self._idle[connection] = now_ns
         else:
             connection.abort()
 
@@ -83,7 +97,7 @@ class HttpTransport:
 
     def gone(self, connection: Connection) -> None:
         self._all.discard(connection)
-        self._idle = [(c, t) for c, t in self._idle if c is not connection]
+        self._idle.pop(connection, None)
 
     async def close(self) -> None:
         for task in list(self._connecting):

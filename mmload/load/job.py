@@ -1,10 +1,9 @@
 """The requests of one worker, ready to send: its share of the schedule, the plan and the bodies.
 
 A `LoadSpec` is what a worker process is given: plain, picklable data. Bodies are not in it: they
-lie in one file that every worker maps: one copy in memory however many workers there are.
+lie in one file that every worker maps, see `body_file`.
 """
 
-import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,58 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mmload.load.generator import Limits
-from mmload.load.payloads import Base, PayloadSet, Piece, Plan, Slot
+from mmload.load.body_file import PackedBodies
+from mmload.load.limits import Limits
+from mmload.load.payloads import PayloadSet, Piece, Plan
 from mmload.load.target import Target
 from mmload.load.transport import Address
 from mmload.records import Record
 from mmload.wire import APIS
 from mmload.wire.base import Reader
-
-
-@dataclass(frozen=True, slots=True)
-class PackedBase:
-    """A base whose large stretches lie in the body file, as (offset, length) pairs."""
-
-    fixed: tuple[tuple[int, int], ...]
-    slots: tuple[Slot, ...]
-    groups: tuple[int, ...]
-    variants: int
-    length: int
-
-
-def pack(bases: Sequence[Base], file: Path) -> tuple[PackedBase, ...]:
-    """Writes the bases' bytes into `file`."""
-    packed = []
-    at = 0
-    with file.open("wb") as out:
-        for base in bases:
-            spans = []
-            for piece in base.fixed:
-                out.write(piece)
-                spans.append((at, len(piece)))
-                at += len(piece)
-            packed.append(
-                PackedBase(tuple(spans), base.slots, base.groups, base.variants, base.length)
-            )
-    return tuple(packed)
-
-
-def unpack(packed: Sequence[PackedBase], file: Path) -> tuple[Base, ...]:
-    """Maps the file; the bases are views of it."""
-    with file.open("rb") as handle:
-        view = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
-    return tuple(
-        Base(
-            fixed=tuple(view[at : at + size] for at, size in base.fixed),
-            slots=base.slots,
-            groups=base.groups,
-            variants=base.variants,
-            length=base.length,
-            media=(),
-        )
-        for base in packed
-    )
 
 
 @dataclass(frozen=True)
@@ -80,11 +35,10 @@ class LoadSpec:
     indices: NDArray[np.int64]
     intended_ns: NDArray[np.int64]
     plan: Plan  # of the whole run
-    bases: tuple[PackedBase, ...]
+    bases: PackedBodies
     body_file: Path
     records_file: Path
     limits: Limits
-    keepalive: bool = True
 
 
 class PlannedJob:
@@ -99,8 +53,9 @@ class PlannedJob:
         self._indices = spec.indices.tolist()
         self._intended_ns = spec.intended_ns.tolist()
         path = spec.target.base_path + api.path
+        own = api.own_headers(spec.target.authorization)
         self._heads = [
-            spec.target.head("POST", path, spec.content_type, base.length) + b"X-Request-Id: "
+            spec.target.head("POST", path, spec.content_type, base.length, own) + b"X-Request-Id: "
             for base in payloads.bases
         ]
 

@@ -1,11 +1,10 @@
 """Records to disk, off the loop: a thread that encodes and appends JSON lines a few times a second.
 
 `emit` only appends to a deque. The file is flushed with every batch, so a killed run keeps all but
-the last moments. A full disk is retried until the end; what is still unwritten then is counted.
-Secrets are struck out of the encoded lines, whatever field they came in.
+the last moments. A full disk is tried again until the end; what is still unwritten then is counted,
+and what would not fit into `BACKLOG_BYTES` meanwhile. Secrets are struck out before encoding.
 """
 
-import json
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -14,11 +13,12 @@ from typing import Final
 
 import msgspec
 
+from mmload.load.redact import Redactor
 from mmload.records import Record
 
 INTERVAL_S: Final = 0.2
 BATCH: Final = 256
-STRUCK_OUT: Final = b"[redacted]"
+BACKLOG_BYTES: Final = 64 * 1024 * 1024  # kept in memory while the disk takes nothing
 
 
 class Recorder:
@@ -27,11 +27,11 @@ class Recorder:
     def __init__(self, file: Path, secrets: Sequence[str] = ()) -> None:
         self._file = file.open("ab", buffering=0)
         self._queue: deque[Record] = deque()
-        self._unwritten = b""  # whole lines that the disk has not taken yet
+        self._backlog: deque[bytes] = deque()  # whole lines that the disk has not taken yet
+        self._backlog_bytes = 0
+        self._lost = 0
         self._encoder = msgspec.json.Encoder()
-        self._secrets = [
-            s.encode() for secret in secrets for s in {secret, json.dumps(secret)[1:-1]} if s
-        ]
+        self._redactor = Redactor(secrets)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mmload-recorder", daemon=True)
         self._thread.start()
@@ -42,31 +42,40 @@ class Recorder:
         self._stop.set()
         self._thread.join()
         self._drain()
-        lost = self._unwritten.count(b"\n")
         self._file.close()
-        return lost
+        return self._lost + sum(lines.count(b"\n") for lines in self._backlog)
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):
             self._drain()
 
     def _drain(self) -> None:
+        """Encodes all that has come, then writes as far as the disk takes it."""
         queue = self._queue
-        while queue or self._unwritten:
-            lines = [self._line(queue.popleft()) for _ in range(min(BATCH, len(queue)))]
-            data = self._unwritten + b"".join(lines)
-            try:
-                written = self._file.write(data) or 0
-            except OSError:
-                self._unwritten = data
-                if not queue:
-                    return
+        while queue:
+            batch = [queue.popleft() for _ in range(min(BATCH, len(queue)))]
+            if self._backlog_bytes >= BACKLOG_BYTES:
+                self._lost += len(batch)
                 continue
-            self._unwritten = data[written:]
+            lines = b"".join(map(self._line, batch))
+            self._backlog.append(lines)
+            self._backlog_bytes += len(lines)
+            self._write()
+        self._write()
+
+    def _write(self) -> None:
+        while self._backlog:
+            lines = self._backlog[0]
+            try:
+                written = self._file.write(lines) or 0
+            except OSError:
+                return
+            self._backlog_bytes -= written
+            if written == len(lines):
+                self._backlog.popleft()
+            else:
+                self._backlog[0] = lines[written:]
 
     def _line(self, record: Record) -> bytes:
-        line = self._encoder.encode(record) + b"\n"
-        for secret in self._secrets:
-            if secret in line:
-                line = line.replace(secret, STRUCK_OUT)
-        return line
+        self._redactor.record(record)
+        return self._encoder.encode(record) + b"\n"

@@ -1,36 +1,43 @@
 """Whom to send to: a base URL made into an address, a path and request headers, once.
 
 Base URLs come with or without `/v1`, a prefix, a trailing slash, or the whole endpoint. Credentials
-in the URL and keys go into the Authorization header and nowhere else: `display` is safe to write.
+in the URL, keys and asked-for headers go into the request's headers and nowhere else: `display` is
+safe to write, and `secrets` is what to strike out of whatever a server says.
 """
 
 import base64
-import os
+import re
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mmload.errors import UsageError
+from mmload.load.proxy import Proxy, authority
+from mmload.load.reach import Reach
 from mmload.load.transport import Address, Tls
 
-KEY_VARIABLES: Final = ("MMLOAD_API_KEY", "OPENAI_API_KEY")
+_VERSION: Final = re.compile(r"v\d+[a-z0-9]*")  # v1, v3, v1beta: some servers have their own
 
 
 @dataclass(frozen=True)
 class Target:
-    """An OpenAI-style server. `base_path` ends in `/v1`, or where the user's URL says."""
+    """A server of some API. `base_path` ends in `/v1`, or where the user's URL says."""
 
     scheme: str
     host: str
     port: int
     base_path: str
-    authorization: str | None = None  # secret
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # secret; replace ours
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # strings that no file may hold
+    tls: Tls | None = None
+    proxy: Proxy | None = None
+    keepalive: bool = True
 
     @property
     def origin(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{authority(self.host, self.port)}"
 
     @property
     def display(self) -> str:
@@ -43,49 +50,62 @@ class Target:
         return self.base_path.removesuffix("/v1")
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        """Strings that no file may hold."""
-        if self.authorization is None:
-            return ()
-        _, _, token = self.authorization.partition(" ")
-        found = [token]
-        if self.authorization.startswith("Basic "):
-            decoded = base64.b64decode(token).decode("utf-8", "replace")
-            found += [decoded, decoded.partition(":")[2]]
-        return tuple(s for s in found if s)
+    def authorization(self) -> str | None:
+        """Value of that header, a secret."""
+        return next((v for n, v in self.headers if n.lower() == "authorization"), None)
 
-    def head(self, method: str, path: str, content_type: str | None, length: int) -> bytes:
-        """Request line and headers, open at the end: the caller adds lines and the blank one."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+    def head(
+        self,
+        method: str,
+        path: str,
+        content_type: str | None,
+        length: int,
+        own: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """Request line and headers, open at the end: the caller adds lines and the blank one.
+
+        `own` are headers that the API needs; those that the user gave come in their place.
+        """
         default_port = 443 if self.scheme == "https" else 80
-        lines = [
-            f"{method} {path} HTTP/1.1",
-            f"Host: {host}" + ("" if self.port == default_port else f":{self.port}"),
-            "User-Agent: mmload",
-            "Accept: text/event-stream, application/json",
-        ]
-        if self.authorization is not None:
-            lines.append(f"Authorization: {self.authorization}")
+        host = authority(self.host, self.port)
+        ours = {
+            "Host": host.removesuffix(f":{self.port}") if self.port == default_port else host,
+            "User-Agent": "mmload",
+            "Accept": "text/event-stream, application/json",
+            **(own or {}),
+        }
         if content_type is not None:
-            lines += [f"Content-Type: {content_type}", f"Content-Length: {length}"]
+            ours |= {"Content-Type": content_type, "Content-Length": str(length)}
+        if not self.keepalive:
+            ours["Connection"] = "close"
+        through_proxy = self.proxy is not None and self.tls is None
+        if self.proxy is not None and self.proxy.authorization is not None and through_proxy:
+            ours["Proxy-Authorization"] = self.proxy.authorization
+        replaced = {name.lower() for name, _ in self.headers}
+        lines = [f"{method} {self.origin if through_proxy else ''}{path} HTTP/1.1"]
+        sent = [(name, value) for name, value in ours.items() if name.lower() not in replaced]
+        lines += [f"{name}: {value}" for name, value in (*sent, *self.headers)]
         return ("\r\n".join(lines) + "\r\n").encode("latin-1")
 
     def resolve(self) -> Address:
         """Looks the name up, once for the whole run. Raises UsageError."""
+        host, port, whose = self.host, self.port, f"{self.display}: the host"
+        if self.proxy is not None:  # which looks the server's name up itself
+            host, port, whose = self.proxy.host, self.proxy.port, "the proxy's host"
         try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise UsageError(
-                f"{self.display}: the host {self.host} cannot be found: {error.strerror}",
-                "check the name",
-            ) from None
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or "not a host name"
+            raise UsageError(f"{whose} {host} cannot be found: {why}", "check the name") from None
         family, _, _, _, sockaddr = found[0]
-        for candidate in found:  # prefer the address that answers: localhost may be ::1 first
-            if _answers(candidate[0], candidate[4]):
-                family, sockaddr = candidate[0], candidate[4]
-                break
-        tls = Tls(self.host) if self.scheme == "https" else None
-        return Address(family, sockaddr, tls)
+        if len(found) > 1:  # prefer the address that answers: localhost may be ::1 first
+            for candidate in found:
+                if _answers(candidate[0], candidate[4]):
+                    family, sockaddr = candidate[0], candidate[4]
+                    break
+        tunnelled = self.proxy is not None and self.tls is not None
+        tunnel = self.proxy.tunnel(self.host, self.port) if self.proxy and tunnelled else None
+        return Address(family, sockaddr, self.tls, tunnel)
 
 
 def _answers(family: int, sockaddr: tuple[object, ...]) -> bool:
@@ -94,21 +114,68 @@ def _answers(family: int, sockaddr: tuple[object, ...]) -> bool:
         return probe.connect_ex(sockaddr) == 0
 
 
-def parse_target(url: str, api_key: str | None, endpoint: str) -> Target:
-    """Reads a base URL; `endpoint` is the API's own path, stripped if the URL ends in it."""
+def parse_target(
+    url: str, reach: Reach | None = None, endpoint: str = "", *, versioned: bool = True
+) -> Target:
+    """Reads a base URL; `endpoint` is the API's own path, stripped if the URL ends in it. It stands
+    under `/v1` if `versioned`, unless the URL names the whole endpoint or another version."""
+    reach = reach or Reach()
     parts = _split(url)
-    path = parts.path.rstrip("/").removesuffix(endpoint).rstrip("/")
-    if not path.endswith("/v1"):
-        path += "/v1"
-    key = api_key or next((os.environ[n] for n in KEY_VARIABLES if os.environ.get(n)), None)
-    authorization = f"Bearer {key}" if key else None
-    if parts.username is not None and not api_key:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
-    if authorization is not None and not (authorization.isascii() and authorization.isprintable()):
-        raise UsageError("--api-key: holds characters that no header can carry", "check the key")
+    path = parts.path.rstrip("/")
+    base = path.removesuffix(endpoint).rstrip("/")
+    whole = bool(endpoint) and path.endswith(endpoint)
+    if versioned and not whole and not _VERSION.fullmatch(base.rpartition("/")[2]):
+        base += "/v1"
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    return Target(parts.scheme, parts.hostname or "", port, path, authorization)
+    host = parts.hostname or ""
+    tls = reach.tls(host) if parts.scheme == "https" else None
+    proxy = reach.proxy_to(parts.scheme, host, port)
+    headers, secrets = _credentials(parts, reach)
+    if proxy is not None:
+        secrets |= set(proxy.secrets)
+    return Target(
+        parts.scheme,
+        host,
+        port,
+        base,
+        headers,
+        tuple(sorted(secrets, key=len, reverse=True)),
+        tls,
+        proxy,
+        not reach.no_keepalive,
+    )
+
+
+def without_credentials(url: str) -> str:
+    """The URL as it was typed, fit to be written down."""
+    parts = _split(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _credentials(parts: SplitResult, reach: Reach) -> tuple[tuple[tuple[str, str], ...], set[str]]:
+    """The user's headers, Authorization among them, and every string in them that is secret.
+
+    A header given by hand wins over a key, a key given by flag over the URL's, that one over the
+    environment's.
+    """
+    headers = reach.headers()
+    secrets = set()
+    for _, value in headers:
+        secrets |= {value, value.partition(" ")[2]}
+    key = reach.key()
+    if key is not None:
+        secrets.add(key)
+    authorization = f"Bearer {key}" if key is not None else None
+    if parts.username is not None:
+        user, password = unquote(parts.username), unquote(parts.password or "")
+        token = base64.b64encode(f"{user}:{password}".encode()).decode()
+        secrets |= {token, f"{user}:{password}", password or user}
+        secrets.add(parts.password or parts.username)  # as it stands in the URL
+        if not reach.api_key:
+            authorization = f"Basic {token}"
+    if authorization is not None and not any(n.lower() == "authorization" for n, _ in headers):
+        headers = (*headers, ("Authorization", authorization))
+    return headers, secrets - {""}
 
 
 def _split(url: str) -> SplitResult:

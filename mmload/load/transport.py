@@ -5,7 +5,7 @@
 
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mmload.load.payloads import Piece
@@ -57,8 +57,9 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to connect: resolved once, before the run."""
+    """Where to connect: resolved once, before the run. `tunnel` is what to say to a proxy first."""
 
     family: int
     sockaddr: tuple[Any, ...]
     tls: Tls | None = None
+    tunnel: bytes | None = field(default=None, repr=False)  # may hold the proxy's password

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import gc
 import multiprocessing
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +19,11 @@ from typing import Any, Final
 
 from mmload.clock import NS_PER_S, MonotonicClock
 from mmload.errors import MmloadError
+from mmload.load.body_file import unpack
+from mmload.load.children import held_back, unbothered
 from mmload.load.generator import Generator, Tally
 from mmload.load.http import HttpTransport
-from mmload.load.job import LoadSpec, PlannedJob, unpack
+from mmload.load.job import LoadSpec, PlannedJob
 from mmload.load.payloads import PayloadSet
 from mmload.load.recorder import Recorder
 from mmload.records import Outcome, Record
@@ -30,6 +31,7 @@ from mmload.records import Outcome, Record
 TICK_S: Final = 0.25
 START_DELAY_NS: Final = 100_000_000
 READY_TIMEOUT_S: Final = 60
+STOP_TIMEOUT_S: Final = 10  # after which a worker that was asked to stop is killed
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class LoadResult:
 
 def work(spec: LoadSpec, pipe: Connection) -> None:
     """Main function of a worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    unbothered()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_work(spec, pipe))
@@ -81,7 +83,7 @@ async def _work(spec: LoadSpec, pipe: Connection) -> None:
     job = PlannedJob(spec, payloads)
     recorder = Recorder(spec.records_file, spec.target.secrets)
     clock = MonotonicClock()
-    transport = HttpTransport(spec.address, clock, keepalive=spec.keepalive)
+    transport = HttpTransport(spec.address, clock, keepalive=spec.target.keepalive)
     pipe.send("ready")
     origin_ns: int = await loop.run_in_executor(None, pipe.recv)
 
@@ -145,21 +147,29 @@ class LoadProcess:
     """Runs worker processes to their end. One use: `start()`, then `finish()` or `stop()`."""
 
     def __init__(self, specs: Sequence[LoadSpec]) -> None:
-        context = multiprocessing.get_context("spawn")
         self._specs = list(specs)
         self._pipes: list[Connection] = []
         self._processes: list[Any] = []
         self._origin_ns = 0
-        self._interrupted = False
-        for spec in specs:
-            ours, theirs = context.Pipe()
-            process = context.Process(
-                target=work, args=(spec, theirs), name=f"mmload-worker-{spec.worker}", daemon=True
-            )
-            process.start()
-            theirs.close()
-            self._pipes.append(ours)
-            self._processes.append(process)
+        self._stop_ns: int | None = None
+        try:
+            with held_back():
+                for spec in specs:
+                    self._launch(spec)
+        except BaseException:
+            self._kill()
+            raise
+
+    def _launch(self, spec: LoadSpec) -> None:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(
+            target=work, args=(spec, theirs), name=f"mmload-worker-{spec.worker}", daemon=True
+        )
+        process.start()
+        theirs.close()
+        self._pipes.append(ours)
+        self._processes.append(process)
 
     def start(self) -> int:
         """Waits until every worker is ready and sets the common origin; returns it."""
@@ -179,7 +189,8 @@ class LoadProcess:
 
     def stop(self) -> None:
         """Asks the workers to stop: what is under way is cut off and recorded as such."""
-        self._interrupted = True
+        if self._stop_ns is None:
+            self._stop_ns = MonotonicClock.now_ns()
         for pipe in self._pipes:
             with contextlib.suppress(OSError):
                 pipe.send("stop")
@@ -204,10 +215,20 @@ class LoadProcess:
                 else:
                     lost += message[1]
                     del open_pipes[pipe]
+            if self._stop_ns is not None and open_pipes:
+                self._kill_if_overdue(self._stop_ns)
             poll()
         ended_ns = MonotonicClock.now_ns() - self._origin_ns
         self.close()
-        return LoadResult(self._origin_ns, ended_ns, self._interrupted, lost, problems)
+        return LoadResult(self._origin_ns, ended_ns, self._stop_ns is not None, lost, problems)
+
+    def _kill_if_overdue(self, stop_ns: int) -> None:
+        if MonotonicClock.now_ns() - stop_ns > STOP_TIMEOUT_S * NS_PER_S:
+            self._kill()
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            process.kill()
 
     def _death(self, spec: LoadSpec) -> str:
         process = self._processes[spec.worker]

@@ -1,9 +1,10 @@
-"""Records for other tools: CSV, and HdrHistogram's `.hgrm` and `.hlog`.
+"""For other tools: records as CSV, HdrHistogram's `.hgrm` and `.hlog`; a sequential table as CSV.
 
-In: records in any order, read once. Out: text. In the CSV every scalar field is there; instants are
-milliseconds since the run's start in `*_at_ms`, latencies are in `*_ms`. Latencies are those of
-docs/summary.md, and only requests that succeeded have them, so that a mean over a column is not a
-mean over failures. Instants and differences are exact: a nanosecond is the sixth decimal.
+In: records in any order, read once (for the table, the summary). Out: text. In the records' CSV
+every scalar field is there; instants are milliseconds since the run's start in `*_at_ms`, latencies
+are in `*_ms`. Latencies are those of docs/summary.md, and only requests that succeeded have them,
+so that a mean over a column is not a mean over failures. Instants and differences are exact: a
+nanosecond is the sixth decimal.
 """
 
 import csv
@@ -61,6 +62,28 @@ def records_csv(records: Iterable[Record], file: TextIO) -> int:
         writer.writerow(_row(record))
         count += 1
     return count
+
+
+SEQUENTIAL: Final = (
+    "class",
+    "resolution",
+    "samples",
+    "failed",
+    "avg_ttft_ms",
+    "min_ttft_ms",
+    "max_ttft_ms",
+    "std_dev_ttft_ms",
+    "avg_total_ms",
+)
+
+
+def sequential_csv(summary: dict[str, Any], file: TextIO) -> int:
+    """Writes the `sequential` table of a summary; returns the number of its rows."""
+    rows = summary["sequential"]
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(SEQUENTIAL)
+    writer.writerows([row[name] for name in SEQUENTIAL] for row in rows)
+    return len(rows)
 
 
 def hgrm(records: Iterable[Record], measure: str = "ttft") -> str:

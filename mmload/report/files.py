@@ -1,23 +1,26 @@
 """The report's files in a run folder: read, analyse, write summary.json and report.html."""
 
+from mmload.analysis.answers import Grader
 from mmload.analysis.summary import Analysis, summarise
 from mmload.records import RecordTable
 from mmload.report.html import render_html
-from mmload.rundir import RunDir
+from mmload.rundir import RunDir, RunEnd
 
 
-def analyse(run: RunDir) -> Analysis:
-    """Everything that a run's data says; reads the folder, writes nothing."""
+def analyse(run: RunDir, end: RunEnd | None = None) -> Analysis:
+    """Everything that a run's data says; reads the folder, writes nothing. `end` is how the run
+    ended, for one that has just done so and may not have been able to write it down."""
     manifest = run.manifest()
-    records = run.records()
-    table = RecordTable.of(records)
-    spans = run.spans()
-    return summarise(manifest, run.end(), table, spans, spans.processes, records.damaged)
+    expected, records, spans = run.expected(), run.records(), run.spans()
+    grader = Grader(expected)
+    table = RecordTable.of(grader.through(records))
+    damaged = expected.damaged + records.damaged
+    answers = grader.section()
+    end = end or run.end()
+    return summarise(manifest, end, table, spans, spans.processes, damaged, answers=answers)
 
 
-def write_report(run: RunDir) -> Analysis:
-    """Analyses a run and writes its report into its folder."""
-    analysis = analyse(run)
+def write_files(run: RunDir, analysis: Analysis) -> None:
+    """Writes the report into the run's folder. Raises OSError when the disk does not take it."""
     run.write_json("summary.json", analysis.summary)
     run.write_text("report.html", render_html(analysis.summary, analysis.series))
-    return analysis

@@ -11,7 +11,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from mmload.report import charts, numbers, tables, words
+from mmload.report import charts, numbers, results, tables, words
 from mmload.report.fields import Summary, flat, get
 from mmload.report.markup import Html, facts, join, script_json, table, tag, text
 from mmload.report.palette import PHASE_COLOURS
@@ -58,12 +58,14 @@ def _body(summary: Summary, figures: dict[str, Any]) -> list[Html]:
         _keys(summary),
         _blame(summary),
         _section("Latency", _latency(summary)),
+        *_results(summary),
         _section("Where the time goes", _figure("split", figures), _split(summary)),
         _section("Stages", _stages(summary)),
         _section("Queue", _figure("queue", figures), facts(words.queue_facts(summary))),
         _section("Latency over the run", _figure("latency", figures), _figure("curve", figures)),
         _section("Failures", _figure("outcomes", figures), _failures(summary)),
         _section("Media and tokens", facts(words.media_facts(summary))),
+        _section("What the server did with the media", facts(results.media_check(summary))),
         _section("Warnings", *_warnings(summary), id_="warnings"),
         _section("Run", facts(words.run_facts(summary, full=True)), *_server(summary)),
         _section("Scenario", _scenario(summary)),
@@ -163,6 +165,17 @@ def _latency(summary: Summary) -> Html:
     head = ("", "n", *(title.replace("_", ".") for title in quantiles))
     note = "Latencies count from the intended send time, unless they say from sent."
     return join((table(head, groups, class_="latency"), tag("p", note, class_="muted")))
+
+
+def _results(summary: Summary) -> list[Html]:
+    return [
+        _section(title, table(head, [("", rows)]), tag("p", f"{_capital(note)}.", class_="muted"))
+        for title, note, head, rows in results.tables(summary)
+    ]
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _swatch(colour: str) -> Html:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from mmload.report import numbers, tables, words
+from mmload.report import numbers, results, tables, words
 from mmload.report.fields import Summary, get, visible
 
 _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~@&$])")
@@ -24,9 +24,11 @@ def render_markdown(summary: Summary, *, command: str = "") -> str:
         f"**{verdict.word}** {escape(verdict.sentence)}",
         *(escape(line) for line in verdict.more),
         _latency(summary),
+        *_results(summary),
         _split(summary),
         f"**Bottleneck:** {escape(tables.bottleneck(summary))}",
         _failures(summary),
+        _media_check(summary),
         _warnings(summary),
         _facts(summary),
         code_block(command) if command else "",
@@ -68,6 +70,13 @@ def _latency(summary: Summary) -> str:
     return f"{table}\n\n{note}" if note else table
 
 
+def _results(summary: Summary) -> list[str]:
+    return [
+        f"**{title}:** {escape(note)}\n\n{_table([escape(cell) for cell in head], rows)}"
+        for title, note, head, rows in results.tables(summary)
+    ]
+
+
 def _split(summary: Summary) -> str:
     columns = tables.split(summary)
     if not columns:
@@ -92,6 +101,11 @@ def _failures(summary: Summary) -> str:
         for kind, n, messages in words.failures(summary)
     ]
     return "\n".join(["**Failures:**", "", *lines]) if lines else ""
+
+
+def _media_check(summary: Summary) -> str:
+    lines = [f"- {escape(name)}: {escape(text)}" for name, text in results.media_check(summary)]
+    return "\n".join(["**What the server did with the media:**", "", *lines]) if lines else ""
 
 
 def _warnings(summary: Summary) -> str:

@@ -11,7 +11,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from mmload.report import numbers, tables, words
+from mmload.report import numbers, results, tables, words
 from mmload.report.fields import Fact, Summary, get, visible
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def render_text(summary: Summary, width: int, *, color: bool = False, folder: st
     _verdict(page, summary)
     page.facts(words.run_facts(summary))
     _latency(page, summary)
+    _results(page, summary)
     _split(page, summary)
     _stages(page, summary)
     page.heading("Bottleneck")
@@ -58,6 +59,7 @@ def render_text(summary: Summary, width: int, *, color: bool = False, folder: st
     _queue(page, summary)
     _failures(page, summary)
     _facts_section(page, "Media and tokens", words.media_facts(summary))
+    _facts_section(page, "What the server did with the media", results.media_check(summary))
     _warnings(page, summary)
     if folder:
         page.heading("Files")
@@ -185,6 +187,15 @@ def _latency_block(page: _Page, table: "Table", rows: list[tuple[str, Any]]) -> 
     for title, dist in rows:
         values = [numbers.ms(get(dist, q)) for q in (*tables.QUANTILES, "max")]
         page.row(table, [title, numbers.count(get(dist, "n")), *values])
+
+
+def _results(page: _Page, summary: Summary) -> None:
+    for title, note, head, rows in results.tables(summary):
+        table = page.columns(*head)
+        for row in rows:
+            page.row(table, row)
+        page.heading(title, note)
+        page.put(table)
 
 
 def _split(page: _Page, summary: Summary) -> None:

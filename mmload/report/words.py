@@ -54,7 +54,9 @@ def load_sentence(summary: Summary) -> str:
             parts.append(f"{numbers.count(summary[key])} {word}")
     if get(summary, "interrupted"):
         parts.append("interrupted")
-    queue = queue_sentence(get(summary, "queue"))
+    # A closed loop cannot grow a queue, so there is nothing to say of one.
+    is_open = (get(summary, "run", "load_mode") or "open") == "open"
+    queue = queue_sentence(get(summary, "queue")) if is_open else ""
     return ", ".join(parts) + (f"; {queue}" if queue else "")
 
 
@@ -167,6 +169,7 @@ def run_facts(summary: Summary, full: bool = False) -> list[Fact]:
         ("target", run.get("target")),
         ("model", run.get("model")),
         ("load", load_fact(summary)),
+        ("warm-up cut", warm_up(get(summary, "warmup_cut"))),
         ("class" if len(classes) == 1 else "classes", ", ".join(classes)),
         ("simulated", run.get("simulated")),
         ("spans", run.get("span_source")),
@@ -176,6 +179,11 @@ def run_facts(summary: Summary, full: bool = False) -> list[Fact]:
         ("mmload", get(summary, "mmload") if full else None),
     ]
     return [(label, str(text)) for label, text in facts if text]
+
+
+def warm_up(cut: int | None) -> str:
+    """`60 requests at the start left out of latencies, by MSER-5`, or empty."""
+    return f"{numbers.plural(cut, 'request')} at the start left out, by MSER-5" if cut else ""
 
 
 def machine(facts: Any) -> str:
@@ -258,13 +266,16 @@ def media_facts(summary: Summary) -> list[Fact]:
 
 
 def class_sentence(one: Summary | None) -> str:
-    """`200 requests of 2.00 MB, 3,330 prompt and 16 output tokens each`: means of one class."""
+    """Means of one class: `200 requests of 2.00 MB, 3,330 prompt and 16 output tokens each`, and
+    what of it came from the server's cache."""
     body = get(one, "body_bytes")
     tokens = [(get(one, f"{kind}_tokens"), kind) for kind in ("prompt", "output")]
     text = numbers.plural(get(one, "sent") or 0, "request")
     text += f" of {numbers.size(body)}" if body else ""
     counts = [f"{numbers.count(n)} {kind}" for n, kind in tokens if n]
-    return f"{text}, {' and '.join(counts)} tokens each" if counts else text
+    text += f", {' and '.join(counts)} tokens each" if counts else ""
+    cached = get(one, "cached_tokens")
+    return f"{text}, {numbers.count(cached)} of the prompt from cache" if cached else text
 
 
 def token_sentence(tokens: Summary | None) -> str:

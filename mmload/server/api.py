@@ -19,8 +19,8 @@ class AnswerWriter(Protocol):
     whole_type: str
     """Content type of the whole."""
 
-    def first(self) -> bytes:
-        """What comes before the first token."""
+    def first(self, usage: Usage) -> bytes:
+        """What comes before the first token. Of the usage, only the prompt's part may be told."""
 
     def token(self, token: Token) -> bytes: ...
 
@@ -38,7 +38,7 @@ class ServerApi(Protocol):
     def parse(
         self, body: bytes, content_type: str, request_id: str, settings: ServerSettings
     ) -> ServeRequest:
-        """Raises ApiError."""
+        """`content_type`: the whole header, with its parameters. Raises ApiError."""
 
     def writer(
         self, request: ServeRequest, settings: ServerSettings, created_s: int
@@ -46,4 +46,4 @@ class ServerApi(Protocol):
         """`created_s`: seconds of wall clock since the epoch, where the API says so."""
 
     def error(self, error: ApiError) -> bytes:
-        """The error body, JSON."""
+        """The error body, JSON, in the shape that this API's clients parse."""

@@ -19,20 +19,32 @@ from mmload.hook import spans
 from mmload.hook import web as hook_web
 from mmload.server.access_log import Access
 from mmload.server.api import AnswerWriter, ServerApi
-from mmload.server.api_chat import ChatCompletions, openai_error
+from mmload.server.api_chat import ChatCompletions
+from mmload.server.api_completions import Completions
+from mmload.server.api_messages import Messages, anthropic_error
+from mmload.server.api_predict import Predict
+from mmload.server.api_responses import Responses
+from mmload.server.fields import check_model, openai_error
 from mmload.server.metrics import Metrics
+from mmload.server.models import listing, model
 from mmload.server.pipeline import MIB, Pipeline, Prepared
 from mmload.server.request import ApiError, ServeRequest
 from mmload.server.settings import ServerSettings
 
-APIS: Final[tuple[ServerApi, ...]] = (ChatCompletions(),)
+APIS: Final[tuple[ServerApi, ...]] = (
+    ChatCompletions(),
+    Completions(),
+    Responses(),
+    Messages(),
+    Predict(),
+)
 
 
 def make_app(
     settings: ServerSettings, pipeline: Pipeline, metrics: Metrics, clock: Clock
 ) -> web.Application:
     """The application; the caller starts and ends the pipeline."""
-    app = web.Application(client_max_size=settings.max_body_mib * MIB, middlewares=[_openai_errors])
+    app = web.Application(client_max_size=settings.max_body_mib * MIB, middlewares=[_worded_errors])
     hook_web.setup(app)
     started_s = wall.wall_ns() // 10**9
 
@@ -40,15 +52,21 @@ def make_app(
         return web.Response()
 
     async def models(_: web.Request) -> web.Response:
-        about = {"object": "model", "created": started_s, "owned_by": "mmload"}
-        listed = {"object": "list", "data": [{"id": settings.model, **about}]}
-        return _json(200, msgspec.json.encode(listed))
+        return _json(200, listing(settings.model, started_s))
+
+    async def one_model(http: web.Request) -> web.Response:
+        try:
+            check_model(http.match_info["name"], settings)
+        except ApiError as error:
+            return _json(error.status, _refusal(http, error))
+        return _json(200, msgspec.json.encode(model(settings.model, started_s)))
 
     async def exposition(_: web.Request) -> web.Response:
         return web.Response(text=metrics.text(), content_type="text/plain", charset="utf-8")
 
     app.router.add_get("/health", health)
     app.router.add_get("/v1/models", models)
+    app.router.add_get("/v1/models/{name:.+}", one_model)
     app.router.add_get("/metrics", exposition)
     for api in APIS:
         app.router.add_post(api.path, _Endpoint(api, settings, pipeline, metrics, clock).handle)
@@ -121,7 +139,8 @@ class _Endpoint:
                 ) from error
             access.body_bytes = len(body)
             seen.add(bytes=len(body))
-            return self._api.parse(body, http.content_type, access.request_id, self._settings)
+            content_type = http.headers.get("Content-Type", "")
+            return self._api.parse(body, content_type, access.request_id, self._settings)
 
     async def _stream(
         self, http: web.Request, prepared: Prepared, writer: AnswerWriter, access: Access
@@ -130,11 +149,12 @@ class _Endpoint:
         response = web.StreamResponse(headers=headers)
         async with contextlib.aclosing(self._pipeline.generate(prepared)) as tokens:
             async for token in tokens:
-                data = writer.token(token)
                 if access.first_token_ns is None:
                     await response.prepare(http)
-                    data = writer.first() + data
+                    data = writer.first(prepared.usage) + writer.token(token)
                     self._first_token(access)
+                else:
+                    data = writer.token(token)
                 await response.write(data)
         await response.write(writer.last(prepared.usage, prepared.finish_reason))
         await response.write_eof()
@@ -163,14 +183,19 @@ def _json(status: int, body: bytes) -> web.Response:
     return web.Response(status=status, body=body, content_type="application/json")
 
 
+def _refusal(request: web.Request, error: ApiError) -> bytes:
+    """An error that no API has worded, in the shape that the client at the other end parses."""
+    return anthropic_error(error) if "anthropic-version" in request.headers else openai_error(error)
+
+
 @web.middleware
-async def _openai_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _worded_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """aiohttp's own refusals (no such path, wrong method) in the shape that clients expect."""
     try:
         return await handler(request)
     except web.HTTPError as error:
         words = f"{request.method} {request.path[:100]}: {error.reason}"
-        response = _json(error.status, openai_error(ApiError(error.status, words)))
+        response = _json(error.status, _refusal(request, ApiError(error.status, words)))
         if "Allow" in error.headers:
             response.headers["Allow"] = error.headers["Allow"]
         return response

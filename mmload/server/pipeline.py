@@ -116,23 +116,23 @@ class Pipeline:
             raise
 
     async def _load(self, part: MediaPart) -> Decoded:
-        fetched: bytes | None = None
+        given = part.data
         if part.url.startswith(("http://", "https://")):
             with self._metrics.stage("media_fetch") as seen:
-                fetched = await self._fetcher.get(part.url)
-                seen.add(bytes=len(fetched))
+                given = await self._fetcher.get(part.url)
+                seen.add(bytes=len(given))
         return await in_pool(
-            self._media_pool, "media_wait", self._metrics, lambda: self._decode(part, fetched)
+            self._media_pool, "media_wait", self._metrics, lambda: self._decode(part, given)
         )
 
-    def _decode(self, part: MediaPart, fetched: bytes | None) -> Decoded:
+    def _decode(self, part: MediaPart, given: bytes | None) -> Decoded:
         limit = self._settings.max_video_frames
         width = self._settings.media_workers
         with self._metrics.stage("media_decode", measure_thread=True, pool_width=width) as seen:
-            if fetched is None:
+            if given is None:
                 decoded = decode_data_uri(part.kind, part.url, limit)
             else:
-                decoded = decode_bytes(part.kind, fetched, limit)
+                decoded = decode_bytes(part.kind, given, limit)
             height, across = decoded.size
             frames = len(decoded.frames)
             seen.add(frames=frames, pixels=frames * height * across, bytes=decoded.encoded_bytes)

@@ -78,7 +78,10 @@ class _Prompt:
 
     def tokenize(self, request: ServeRequest) -> list[int]:
         with self._metrics.stage("tokenize") as seen:
-            ids = encode_chat(self._tokenizer, request.turns)
+            if request.templated:
+                ids = encode_chat(self._tokenizer, request.turns)
+            else:
+                ids = self._tokenizer.encode(request.text)
             seen.add(tokens=len(ids))
             return ids
 

@@ -31,10 +31,11 @@ class MediaError(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class MediaPart:
-    """An image or a video as the request names it: a `data:` URI or an http(s) URL."""
+    """An image or a video as the request has it: a `data:` URI, an http(s) URL, or its bytes."""
 
     kind: MediaKind
-    url: str = field(repr=False)
+    url: str = field(default="", repr=False)
+    data: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,16 @@ class ServeRequest:
     request_id: str
     turns: tuple[Turn, ...]
     max_tokens: int
+    templated: bool = True  # else the text alone, as it is
     # what the model would say by itself is cut at max_tokens; ignoring its end goes on to it
     ignore_end: bool = False
     stream: bool = False
     stream_usage: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text of all turns, without roles and media."""
+        return "".join(p for turn in self.turns for p in turn.parts if isinstance(p, str))
 
     @property
     def media(self) -> tuple[MediaPart, ...]:

@@ -1,5 +1,7 @@
 """Runs whose every figure is known, made by arithmetic: deterministic queues without a clock."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 from mmload.records import Outcome, Record, RecordTable, ServerProcess, Span
@@ -8,6 +10,18 @@ from mmload.rundir import RunEnd, RunManifest
 MS = 1_000_000
 S = 1_000_000_000
 ORIGIN_NS = 7_000 * S  # the host's monotonic clock when the run began
+
+
+CONTRACT = Path(__file__).parents[2] / "docs" / "summary.md"
+
+
+def documented_keys(part: str) -> list[str]:
+    """The keys that the table under the heading `part` of docs/summary.md names."""
+    text = CONTRACT.read_text(encoding="utf-8")
+    _, _, after = text.partition(f"# {part}\n")
+    section = re.split(r"^#", after, maxsplit=1, flags=re.MULTILINE)[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    return [key for row in rows for key in re.findall(r"`(\w+)`", row)]
 
 
 def manifest(**changed: Any) -> RunManifest:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmload.analysis import growth
-from mmload.analysis.growth import Growth, judge, mann_kendall, window_of
+from mmload.analysis.growth import Growth, judge, mann_kendall, rises, window_of
 from mmload.analysis.queues import Steps
 
 SERVICE_NS = 0.2e9
@@ -110,3 +110,12 @@ def test_the_threshold_is_the_exact_5_percent_point() -> None:
     chance = {45 - 2 * i: ways[: i + 1].sum() / ways.sum() for i in range(len(ways))}
     assert chance[growth.S_RISING] <= 0.05 < chance[growth.S_RISING - 2]
     assert round(chance[growth.S_RISING], 3) == 0.036
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [(104.0, False), (110.0, True), (100.0, False)],
+)
+def test_a_steady_drift_of_a_few_percent_is_no_rise(last: float, expected: bool) -> None:
+    """Ten even steps from 100 to 104: the first and last three differ by 3.1 %; to 110, 7.8 %."""
+    assert rises(np.linspace(100.0, last, 10)) is expected

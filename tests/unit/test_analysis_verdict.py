@@ -223,6 +223,33 @@ def test_files_that_come_round_undeclared(media: dict[str, object], expected: li
     assert codes(run(every_100_ms(400), media=media)) == expected
 
 
+def slow_start() -> list[Record]:
+    """60 requests of 2,000 ms, then 340 of 200 ms."""
+    records = every_100_ms(400)
+    for one in records[:60]:
+        for name in ("first_output_ns", "first_answer_ns", "last_output_ns", "closed_ns"):
+            setattr(one, name, one.intended_ns + 2_000 * MS)
+    return records
+
+
+def test_a_slow_start_is_named_and_stays_in_the_figures_unless_asked() -> None:
+    summary = run(slow_start())
+    assert codes(summary) == ["slow_start"]
+    assert "first 60 requests" in summary["warnings"][0]["message"]
+    assert summary["warmup_cut"] == 0
+    assert (summary["ttft_ms"]["n"], summary["ttft_ms"]["max"]) == (400, 2000.0)
+
+
+def test_a_slow_start_is_cut_and_counted_when_asked() -> None:
+    summary = run(slow_start(), scenario={"cut_warmup": True})
+    assert summary["warmup_cut"] == 60 and summary["ok"] == 400
+    assert "slow_start" not in codes(summary)
+    for name in ("ttft_ms", "e2e_ms", "ttft_from_sent_ms"):
+        assert (summary[name]["n"], summary[name]["max"]) == (340, 200.0)
+    assert summary["lag_ms"]["n"] == 400
+    assert sum(one["ttft_ms"]["n"] for one in summary["classes"].values()) == 340
+
+
 def test_reasoning_first() -> None:
     records = every_100_ms(400, answer_ms=1000)
     for one in records:

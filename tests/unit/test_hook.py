@@ -5,6 +5,7 @@ import asyncio
 import contextvars
 import errno
 import json
+import mmap
 import os
 import shutil
 import subprocess
@@ -83,7 +84,8 @@ def test_measure_thread_counts_this_thread(folder: Path) -> None:
     spans.install("server")
     with spans.span("processor", request_id="a", measure_thread=True):
         sum(range(200_000))
-        bytearray(8 << 20)  # 2,048 pages of 4 KiB, or a few huge ones
+        with mmap.mmap(-1, 8 << 20) as fresh:  # not from the heap, which may have warm pages
+            fresh[:: mmap.PAGESIZE] = bytes(len(fresh) // mmap.PAGESIZE)
     spans.shutdown()
     [span], _ = read(folder)
     assert 0 < span.facts["cpu_ns"] <= 2 * (span.end_ns - span.start_ns)

@@ -1,15 +1,23 @@
-"""Bodies: pieces equal the whole, every body distinct unless reuse is declared, reuse exact."""
+"""Bodies: variants are the files that media say, and bytes that are shared stand once."""
 
 import base64
+import hashlib
 import json
-from collections import Counter
+from pathlib import Path
 
 import numpy as np
-import pytest
 
-from mmload.errors import UsageError
+from mmload.load.body_file import pack, unpack
 from mmload.load.media import Media, Site
-from mmload.load.payloads import Base, assign_classes, make_base, make_plan
+from mmload.load.payloads import (
+    Base,
+    FileStrand,
+    LinkStrand,
+    PayloadSet,
+    Plan,
+    file_strand,
+    make_base,
+)
 
 
 def medium(name: str, size: int = 40, digits: tuple[int, ...] = (3, 2)) -> Media:
@@ -33,7 +41,7 @@ def images(base: Base, variant: int) -> list[bytes]:
 
 def test_every_variant_is_the_file_that_media_says() -> None:
     one, two = medium("abcdefg"), medium("hijklmnop", digits=(2, 2, 2))
-    base = make_base(body("@0@", "@1@"), [("@0@", one), ("@1@", two)])
+    base = make_base(body("@0@", "@1@"), [("@0@", file_strand(one)), ("@1@", file_strand(two))])
     assert base.variants == 6
     seen = set()
     for v in range(base.variants):
@@ -46,7 +54,7 @@ def test_every_variant_is_the_file_that_media_says() -> None:
 
 def test_raw_bodies_hold_the_files_own_bytes() -> None:
     one = medium("abcdefg")
-    base = make_base(b"--x\r\n@0@\r\n--x--", [("@0@", one)], raw=True)
+    base = make_base(b"--x\r\n@0@\r\n--x--", [("@0@", file_strand(one, raw=True))])
     assert base.bytes(4) == b"--x\r\n" + one.variant(4) + b"\r\n--x--"
 
 
@@ -55,41 +63,69 @@ def test_a_body_without_media_is_itself() -> None:
     assert base.pieces(0) == [b'{"a":1}'] and base.variants == 1 and base.length == 7
 
 
-def classes(n: int) -> np.ndarray:
-    return assign_classes([1, 1, 2], n, seed=3)
+def test_a_link_has_a_url_for_each_variant() -> None:
+    link = LinkStrand(b"http://127.0.0.1:9/4/", b".jpeg", 1000)
+    base = make_base(b'{"url":"@0@"}', [("@0@", link)])
+    assert base.bytes(0) == b'{"url":"http://127.0.0.1:9/4/000000000000.jpeg"}'
+    assert base.bytes(987) == b'{"url":"http://127.0.0.1:9/4/000000000987.jpeg"}'
+    assert base.variants == 1000 and base.length == len(base.bytes(0))
 
 
-def test_classes_have_exact_shares_in_a_seeded_order() -> None:
-    c = classes(101)
-    assert Counter(c.tolist()) == {0: 25, 1: 25, 2: 51}
-    assert c.tolist() == classes(101).tolist() != sorted(c.tolist())
+def test_comma_frames_are_one_uri_of_several_files() -> None:
+    one, two = medium("abc"), medium("xyz")
+    base = make_base(body("@0@,@1@"), [("@0@", file_strand(one)), ("@1@", file_strand(two))])
+    (uri,) = json.loads(base.bytes(5))["parts"]
+    frames = uri.removeprefix("data:image/jpeg;base64,").split(",")
+    assert [base64.b64decode(f) for f in frames] == [one.variant(5), two.variant(5)]
 
 
-def test_without_reuse_every_payload_is_distinct() -> None:
-    plan = make_plan(classes(100), [[0], [1, 2], [3]], [50, 1, 30, 60], reuse=0.0, seed=1)
-    assert plan.distinct() == 100
-    pairs = set(zip(plan.base.tolist(), plan.variant.tolist(), strict=True))
-    assert len(pairs) == 100
-    assert all(v < [50, 1, 30, 60][b] for b, v in pairs)
+def two_questions() -> tuple[FileStrand, tuple[Base, ...]]:
+    strand = file_strand(medium("abcdefg", size=3000))
+    bodies = (b'{"m":"@0@","q":"one"}', b'{"m":"@0@","q":"another"}')
+    return strand, tuple(make_base(b, [("@0@", strand)]) for b in bodies)
 
 
-@pytest.mark.parametrize("reuse", [0.1, 0.5, 0.9])
-def test_reuse_is_exact_in_every_class(reuse: float) -> None:
-    c = classes(400)
-    plan = make_plan(c, [[0], [1], [2]], [1000, 1000, 1000], reuse=reuse, seed=1)
-    for k, n in ((0, 100), (1, 100), (2, 200)):
-        mine = plan.payload[c == k].tolist()
-        repeats = sum(p in mine[:i] for i, p in enumerate(mine))
-        assert repeats == round(reuse * n)
-    assert plan.distinct() == 400 - 4 * round(reuse * 100)
+def test_bodies_that_show_the_same_share_its_bytes(tmp_path: Path) -> None:
+    """3,000 bytes are 4,000 of base64, held once: with the texts `{"m":"` and the two ends."""
+    strand, bases = two_questions()
+    # The slots' own stretches (two of 4 characters) are not in the file.
+    assert strand.length == 4000
+    packed = pack(bases, tmp_path / "bodies")
+    ends = len(b'","q":"one"}') + len(b'","q":"another"}')
+    assert packed.size_bytes == 4000 - 8 + len(b'{"m":"') + ends
+    plan = Plan(*(np.zeros(0, np.int64) for _ in range(5)))  # type: ignore[arg-type]
+    assert PayloadSet(bases, plan).held_bytes() == 4000 + 2 * len(b'{"m":"') + ends
 
 
-def test_too_few_distinct_bodies_is_an_error_that_counts() -> None:
-    with pytest.raises(UsageError, match="10 distinct bodies are needed, 4 can be made of 2 media"):
-        make_plan(np.zeros(10, np.int32), [[0, 1]], [1, 3], reuse=0.0, seed=1)
+def test_workers_see_the_same_bodies_through_the_file(tmp_path: Path) -> None:
+    link = make_base(b"[@0@]", [("@0@", LinkStrand(b"http://h/", b".png", 7))])
+    bases = (*two_questions()[1], link, make_base(b"text", []))
+    again = unpack(pack(bases, tmp_path / "bodies"), tmp_path / "bodies")
+    for before, after in zip(bases, again, strict=True):
+        assert (before.variants, before.length) == (after.variants, after.length)
+        for v in range(before.variants):
+            assert before.bytes(v) == after.bytes(v)
 
 
-def test_user_files_come_round_again() -> None:
-    plan = make_plan(np.zeros(7, np.int32), [[0, 1, 2]], [1, 1, 1], reuse=None, seed=1)
-    assert plan.base.tolist() == [0, 1, 2, 0, 1, 2, 0]
-    assert plan.payload.tolist() == [0, 1, 2, 0, 1, 2, 0]
+def test_the_manifest_hashes_whole_bodies_and_expects_by_payload() -> None:
+    strand = file_strand(medium("abcdefg"))
+    bases = (
+        make_base(b"@0@ a", [("@0@", strand)], expected=["red"], metric="exact"),
+        make_base(b"@0@ b", [("@0@", strand)]),
+        make_base(b"c", [], expected=["1", "2"], metric="vqa"),
+    )
+    i64 = np.int64
+    plan = Plan(
+        media_class=np.zeros(5, np.int32),
+        base=np.array([0, 1, 2, 0, 2], np.int32),
+        variant=np.zeros(5, i64),
+        payload=np.array([0, 1, 2, 0, -1], i64),  # the last is a warm-up request
+        shown=np.zeros(5, i64),
+    )
+    made = PayloadSet(bases, plan)
+    hashes = [hashlib.sha256(base.bytes(0)).hexdigest() for base in bases]
+    assert [line["body_sha256"] for line in made.manifest()] == hashes
+    assert list(made.expected()) == [
+        {"payload": 0, "expected": ["red"], "metric": "exact"},
+        {"payload": 2, "expected": ["1", "2"], "metric": "vqa"},
+    ]

@@ -128,7 +128,21 @@ def test_hgrm_and_hlog_hold_the_ok_requests() -> None:
     assert [line.split(",")[1:3] for line in lines] == [["0.000", "1.000"], ["1.000", "1.000"]]
 
 
-@pytest.mark.parametrize("case", ["growing", "stable", "invalid", "failures", "empty"])
+def test_sequential_table_as_csv() -> None:
+    file = io.StringIO()
+    assert exports.sequential_csv(samples.sequential(), file) == 3
+    head, first, *_, last = file.getvalue().splitlines()
+    assert head == (
+        "class,resolution,samples,failed,avg_ttft_ms,min_ttft_ms,max_ttft_ms,std_dev_ttft_ms,"
+        "avg_total_ms"
+    )
+    assert first == "image 512x512,512x512,60,0,1382.53,1204.12,2278.28,171.63,5975.24"
+    assert last == "photographs,1920x1080,0,3,,,,,"
+
+
+@pytest.mark.parametrize(
+    "case", ["growing", "stable", "invalid", "failures", "empty", "sequential"]
+)
 def test_markdown_golden(case: str) -> None:
     text = render_markdown(getattr(samples, case)(), command="mmload run scenario.yaml --qps 5")
     check_golden(f"report_markdown_{case}.md", text)

@@ -20,7 +20,7 @@ from mmload.report.terminal import render_text
 from tests.unit import report_samples as samples
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
-CASES = ("stable", "growing", "invalid", "no_spans", "failures", "empty", "closed")
+CASES = ("stable", "growing", "invalid", "no_spans", "failures", "empty", "closed", "sequential")
 
 
 class Page(HTMLParser):
@@ -215,7 +215,7 @@ def _with_nulls(value: Any, chance: float, rng: random.Random) -> Any:
 def test_nulls_anywhere_are_accepted(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plotly.offline.get_plotlyjs", lambda: "")
     rng = random.Random(seed)
-    for case in ("growing", "stable", "failures"):
+    for case in ("growing", "stable", "failures", "sequential"):
         summary = _with_nulls(getattr(samples, case)(), rng.choice([0.02, 0.1, 0.4]), rng)
         series = {k: v for k, v in samples.series().items() if rng.random() < 0.8}
         Page(render_html(summary, series))
@@ -223,10 +223,10 @@ def test_nulls_anywhere_are_accepted(seed: int, monkeypatch: pytest.MonkeyPatch)
         render_markdown(summary)
 
 
-@pytest.mark.parametrize("key", sorted(samples.growing()))
+@pytest.mark.parametrize("key", sorted(samples.sequential()))
 def test_any_absent_key_is_accepted(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plotly.offline.get_plotlyjs", lambda: "")
-    summary = samples.growing()
+    summary = samples.sequential()
     del summary[key]
     Page(render_html(summary, samples.series()))
     render_text(summary, 80)

@@ -15,7 +15,7 @@ from mmload.report.terminal import render, render_text
 from tests.unit import report_samples as samples
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-CASES = ("stable", "growing", "invalid", "no_spans", "failures", "empty", "closed")
+CASES = ("stable", "growing", "invalid", "no_spans", "failures", "empty", "closed", "sequential")
 
 
 def check_golden(name: str, text: str) -> None:
@@ -70,7 +70,7 @@ def test_fits_and_is_plain_ascii(case: str, width: int) -> None:
         ),
         (
             "closed",
-            "VALID 3.21 requests/s sent, closed loop, 200 of 200 ok; the queue is stable",
+            "VALID 3.21 requests/s sent, closed loop, 200 of 200 ok",
         ),
     ],
 )

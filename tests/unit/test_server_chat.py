@@ -133,7 +133,11 @@ def events(data: bytes) -> list[Any]:
 def test_a_stream(with_usage: bool) -> None:
     request = parse(stream=True, stream_options={"include_usage": with_usage})
     writer = API.writer(request, SETTINGS, 1_700_000_000)
-    data = writer.first() + writer.token(Token(0, "Hi", 0)) + writer.token(Token(1, " you", 0))
+    data = (
+        writer.first(Usage(50, 40, 2))
+        + writer.token(Token(0, "Hi", 0))
+        + writer.token(Token(1, " you", 0))
+    )
     *chunks, done = events(data + writer.last(Usage(50, 40, 2), "stop"))
     assert done == "[DONE]"
     usage = chunks.pop() if with_usage else None

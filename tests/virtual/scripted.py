@@ -7,7 +7,8 @@ from itertools import groupby
 
 import msgspec
 
-from mmload.load.generator import Generator, Limits
+from mmload.load.generator import Generator
+from mmload.load.limits import Limits
 from mmload.load.payloads import Piece
 from mmload.load.transport import Sink
 from mmload.records import Outcome, Record

@@ -194,7 +194,7 @@ def test_a_timeout_after_output_says_so() -> None:
 
     records, _ = run_virtual(lambda c: run(c, [0], server, timeout_ns=3 * S))
     assert records[0].outcome is Outcome.timeout
-    assert records[0].message == "no end of the answer within 3 s"
+    assert records[0].message == ("--timeout 3 s passed while waiting for the end of the answer")
 
 
 @pytest.mark.parametrize(("concurrency", "finish_ms"), [(1, 1000), (4, 300)])
@@ -244,3 +244,20 @@ def test_send_times_are_those_of_the_schedule() -> None:
         return transport.sent
 
     assert [at for _, at in run_virtual(body)] == [round(i * 1e9 / 333) for i in range(999)]
+
+
+def test_what_the_server_said_outlives_the_broken_connection() -> None:
+    """An error event, then a reset: the cause is told, not the consequence."""
+    error = b'data: {"error": {"message": "CUDA error: out of memory"}}\n\n'
+
+    def server(index: int, now_ns: int) -> list[Step]:
+        begun = answer(now_ns + MS, tokens=2)[:3]
+        said = [Step(now_ns + 2 * MS, lambda sink, now: sink.on_body(error, now))] if index else []
+        return [*begun, *said, *failure(now_ns + 3 * MS, Outcome.truncated, "reset")]
+
+    records, _ = run_virtual(lambda clock: run(clock, [0, 10 * MS], server))
+    assert [(r.outcome, r.message) for r in records] == [
+        (Outcome.truncated, "reset"),
+        (Outcome.stream_error, "CUDA error: out of memory"),
+    ]
+    assert [r.answer for r in records] == ["w0 w1 ", "w0 w1 "]

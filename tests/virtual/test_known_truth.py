@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from mmload.hook import spans
-from mmload.load.generator import Generator, Limits
+from mmload.load.generator import Generator
+from mmload.load.limits import Limits
 from mmload.load.payloads import Piece
 from mmload.records import Outcome, Record, Span
 from mmload.rundir import SpanLines

@@ -56,8 +56,18 @@ def video_file(path: Path, as_is: bool = False) -> Media:
     return _own_bytes(facts, path.read_bytes())
 
 
-def extract_frames(path: Path, count: int, size: tuple[int, int] | None = None) -> list[Pixels]:
-    """`count` frames spread evenly over what of a clip (or animated GIF) can be decoded.
+def frame_rate(path: Path) -> float:
+    """Frames a second, as the file's header says; 25 where it does not."""
+    capture = _opened(path)
+    rate = float(capture.get(cv2.CAP_PROP_FPS))
+    capture.release()
+    return rate if 0 < rate <= 1000 else 25.0
+
+
+def extract_frames(
+    path: Path, count: int | None, size: tuple[int, int] | None = None
+) -> list[Pixels]:
+    """`count` frames (None: all) spread evenly over what of a clip (or GIF) can be decoded.
 
     First and last frame are among them (of one, the first). The clip is decoded from the start, as
     headers and seeking can be wrong; rotation notes are followed; `size` is width, height, exactly.
@@ -66,7 +76,7 @@ def extract_frames(path: Path, count: int, size: tuple[int, int] | None = None) 
     facts = _checked(path, as_is=False)
     if facts.kind == "image" and facts.frames == 1:
         raise UsageError(
-            f"{path}: one picture, where a clip is needed to take {count} frames from",
+            f"{path}: one picture, where a clip is needed to take {count or 'all'} frames from",
             "name a video file or an animated GIF",
         )
     if facts.kind == "image" and facts.mime != "image/gif":
@@ -75,6 +85,7 @@ def extract_frames(path: Path, count: int, size: tuple[int, int] | None = None) 
             "make it a video file or a GIF",
         )
     decodable = _count(path)
+    count = max(1, decodable) if count is None else count
     if not 1 <= count <= decodable:
         raise UsageError(
             f"{path}: {decodable} frames can be decoded, {count} were asked for",

@@ -7,7 +7,9 @@ encoder spends on it what it spends on footage. The same seed gives the same pix
 numpy and OpenCV. This must never read a clock, a file or a global random state.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Final
 
 import numpy as np
@@ -39,7 +41,12 @@ def image_pixels(rng: np.random.Generator, width: int, height: int) -> Pixels:
 
 
 def video_frames(rng: np.random.Generator, width: int, height: int, frames: int) -> list[Pixels]:
-    """A clip of `frames` pictures, each as `image_pixels` gives them.
+    """A clip of `frames` pictures, each as `image_pixels` gives them."""
+    return list(islice(footage(rng, width, height), frames))
+
+
+def footage(rng: np.random.Generator, width: int, height: int) -> Iterator[Pixels]:
+    """An endless clip, picture by picture.
 
     The camera moves on a closed path, so a clip of any length stays within its scene; about 1 % of
     the width a frame.
@@ -49,16 +56,14 @@ def video_frames(rng: np.random.Generator, width: int, height: int, frames: int)
     travellers = [_Traveller.placed(rng, width, height) for _ in range(2)]
     noise = _noise(rng, width + TILE_SLACK, height + TILE_SLACK, CLIP_NOISE)
     flicker = rng.uniform(0, 2 * np.pi)
-    clip = []
-    for number in range(frames):
+    for number in count():
         frame = camera.frame(number)
         for traveller in travellers:
             frame = traveller.over(frame, number)
         x, y = rng.integers(0, TILE_SLACK, 2)
         exposure = np.float32(6 * np.sin(0.5 * number + flicker))
         light = noise[y : y + height, x : x + width] + exposure
-        clip.append(_pixels(cv2.add(frame, light, dtype=cv2.CV_8U)))
-    return clip
+        yield _pixels(cv2.add(frame, light, dtype=cv2.CV_8U))
 
 
 @dataclass(frozen=True, slots=True)
