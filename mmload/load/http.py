@@ -4,6 +4,7 @@ No redirects, no retries, no decompression (none is asked for). Names were resol
 """
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Sequence
 from typing import Final
@@ -14,6 +15,7 @@ from mmload.load.failures import TunnelRefused, connect_failure
 from mmload.load.payloads import Piece
 from mmload.load.transport import Address, Exchange, Sink
 
+PREPARE_TIMEOUT_S: Final = 5.0
 KEEPALIVE_IDLE_NS: Final = 3_000_000_000  # below the 5 s after which uvicorn closes
 TUNNEL_HEAD_BYTES: Final = 64 * 1024
 
@@ -46,25 +48,38 @@ class HttpTransport:
         request.connecting = task
         return request
 
-    async def _connect(self, request: Request) -> None:
+    async def prepare(self) -> None:
+        """Opens a connection before the clock starts: the first request must not pay for all that
+        a process loads with its first one. A failure is left for the requests to meet."""
+        if self._keepalive:
+            with contextlib.suppress(OSError):
+                connection = await asyncio.wait_for(self._open(), PREPARE_TIMEOUT_S)
+                self.free(connection, self._clock.now_ns())
+
+    async def _open(self) -> Connection:
+        """A new connection, through the proxy and TLS where there are any. Raises OSError."""
         address = self._address
+        sock = socket.socket(address.family, socket.SOCK_STREAM)
         try:
-            sock = socket.socket(address.family, socket.SOCK_STREAM)
-            try:
-                sock.setblocking(False)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await self._loop.sock_connect(sock, address.sockaddr)
-                if address.tunnel is not None:
-                    await self._open_tunnel(sock, address.tunnel)
-                _, connection = await self._loop.create_connection(
-                    lambda: Connection(self, self._clock),
-                    sock=sock,
-                    ssl=self._tls,
-                    server_hostname=address.tls.server_name if address.tls else None,
-                )
-            except BaseException:
-                sock.close()
-                raise
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.sock_connect(sock, address.sockaddr)
+            if address.tunnel is not None:
+                await self._open_tunnel(sock, address.tunnel)
+            _, connection = await self._loop.create_connection(
+                lambda: Connection(self, self._clock),
+                sock=sock,
+                ssl=self._tls,
+                server_hostname=address.tls.server_name if address.tls else None,
+            )
+        except BaseException:
+            sock.close()
+            raise
+        return connection
+
+    async def _connect(self, request: Request) -> None:
+        try:
+            connection = await self._open()
         except OSError as error:
             request.fail(*connect_failure(error), self._clock.now_ns())
         else:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import gc
 import multiprocessing
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from mmload.load.payloads import PayloadSet
 from mmload.load.recorder import Recorder
 from mmload.records import Outcome, Record
 
+WATCHER_NICE: Final = 10
 TICK_S: Final = 0.25
 START_DELAY_NS: Final = 100_000_000
 READY_TIMEOUT_S: Final = 60
@@ -84,6 +86,7 @@ async def _work(spec: LoadSpec, pipe: Connection) -> None:
     recorder = Recorder(spec.records_file, spec.target.secrets)
     clock = MonotonicClock()
     transport = HttpTransport(spec.address, clock, keepalive=spec.target.keepalive)
+    await transport.prepare()
     pipe.send("ready")
     origin_ns: int = await loop.run_in_executor(None, pipe.recv)
 
@@ -197,6 +200,10 @@ class LoadProcess:
 
     def finish(self, on_tick: Callable[[Tick], None], poll: Callable[[], None]) -> LoadResult:
         """Waits for all workers. `poll` is called several times a second (live view, server)."""
+        # From here on this process only watches: where cores are few it must not take turns from
+        # the ones that send and serve.
+        with contextlib.suppress(OSError):
+            os.nice(WATCHER_NICE)
         open_pipes = dict(zip(self._pipes, self._specs, strict=True))
         lost = 0
         problems: list[str] = []
