@@ -1,4 +1,4 @@
-"""A generator that was late says so: an injected stall, its lag to the nanosecond, and the verdict."""
+"""A late generator says so: an injected stall, its lag to the nanosecond, and the verdict."""
 
 import asyncio
 
