@@ -13,6 +13,10 @@ from mmload.clock import pause
 from mmload.hook.headers import parse_trace
 from mmload.rundir import RunDir, machine_facts
 
+NOT_TRACED: Final = (
+    "none: the answer had no trace header; start the server with the hook, and go to it directly"
+    " (gateways drop the header, and request ids)"
+)
 FLUSH_WAIT_S: Final = 1.0  # the hook's writer runs a few times a second
 
 
@@ -30,7 +34,7 @@ class SpanSource:
         if embedded:
             return cls(True, "the embedded server's hook", run)
         if trace is None:
-            return cls(False, "the server is not traced: start it with the hook", run)
+            return cls(False, NOT_TRACED, run)
         parsed = parse_trace(trace)
         if parsed is None or parsed[0] != machine_facts()["boot_id"]:
             return cls(False, "the server is traced, but on another host", run)

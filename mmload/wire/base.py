@@ -83,6 +83,8 @@ class Api(ABC):
     accepts: ClassVar[frozenset[MediaKind]] = IMAGES
     raw: ClassVar[bool] = False
     """The files' own bytes stand in the body, not their base64."""
+    details: ClassVar[bool] = False
+    """An image part can name a detail: auto, low or high."""
     conversations: ClassVar[bool] = True
     """A request can hold earlier turns."""
     names_model: ClassVar[bool] = True

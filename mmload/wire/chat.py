@@ -22,6 +22,7 @@ class ChatApi(Api):
     """`POST /v1/chat/completions` with image_url and video_url parts."""
 
     name = "chat"
+    details = True
     path = "/chat/completions"
     accepts = frozenset({"image", "video"})
 
@@ -88,7 +89,7 @@ class ChatReader(StreamReader):
         details = usage.get("prompt_tokens_details")
         if isinstance(details, dict):
             record.cached_tokens = count(details.get("cached_tokens"))
-            record.media_tokens = _media_tokens(details.get("multimodal_tokens"))
+            record.media_tokens = _media_tokens(details)
 
 
 def streaming_body(ask: Ask, **content: Any) -> bytes:
@@ -127,8 +128,11 @@ def _tool_calls(delta: dict[str, Any]) -> str:
     return "".join((p.get("name") or "") + (p.get("arguments") or "") for p in pieces)
 
 
-def _media_tokens(value: Any) -> int | None:
-    """vLLM gives them by modality, `{"image": 64}`; others may give one number."""
+def _media_tokens(details: dict[str, Any]) -> int | None:
+    """vLLM gives `multimodal_tokens`, by modality or as one number; others, `image_tokens`."""
+    value = details.get("multimodal_tokens")
+    if value is None:
+        value = {name: details.get(f"{name}_tokens") for name in ("image", "video")}
     if isinstance(value, dict):
         counts = [n for n in map(count, value.values()) if n is not None]
         return sum(counts) if counts else None

@@ -38,6 +38,7 @@ class ResponsesApi(Api):
     """`POST /v1/responses` with input_image parts."""
 
     name = "responses"
+    details = True
     path = "/responses"
 
     def body(self, ask: Ask) -> bytes:

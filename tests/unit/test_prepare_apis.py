@@ -47,6 +47,7 @@ def links() -> Any:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
+        ({"api": "messages", "detail": "low", "requests": 1}, "--detail: --api messages has no"),
         ({"api": "predict", "turns": 2, "qps": 1, "duration": 1}, "has no conversations"),
         ({"api": "predict", "frames": 0}, "one image a request"),
         ({"api": "completions"}, "text alone"),

@@ -62,6 +62,9 @@ def test_cached_and_media_tokens() -> None:
         end = chunk(choices=[], usage={**USAGE, "prompt_tokens_details": details})
         record = read(CHAT, CHAT.text("Hi") + end + DONE)
         assert (record.cached_tokens, record.media_tokens) == (64, 3240)
+    details = {"image_tokens": 576, "cached_tokens": 0}  # as guidellm's mock server counts them
+    end = chunk(choices=[], usage={**USAGE, "prompt_tokens_details": details})
+    assert read(CHAT, CHAT.text("Hi") + end + DONE).media_tokens == 576
     end = chunk(choices=[], usage={**USAGE, "prompt_tokens_details": None})
     record = read(CHAT, CHAT.text("Hi") + end + DONE)
     assert (record.cached_tokens, record.media_tokens) == (None, None)

@@ -98,6 +98,11 @@ class _BodyMaker:
                 f"--turns: --api {scenario.api} has no conversations",
                 "leave out --turns, or choose another --api",
             )
+        if scenario.detail is not None and not self._api.details:
+            raise UsageError(
+                f"--detail: --api {scenario.api} has no such thing",
+                "leave out --detail, or choose --api chat or responses",
+            )
         if server is not None and self._api.raw:
             raise UsageError(
                 f"--media-url: --api {scenario.api} takes files, not URLs",
