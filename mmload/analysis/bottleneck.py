@@ -13,6 +13,11 @@ from mmload.analysis.stages import StageLoad
 
 NEAR_LIMIT: Final = 0.7
 _OFF_CPU: Final = 0.25
+_STARVED: Final = 0.5  # off the CPU for most of its time: more workers would only wait with it
+_CROWDED: Final = (
+    "More workers would wait for the same cores: fewer at once, fewer threads each, or more cores"
+    " move it."
+)
 _WAITED_FOR: Final = 0.05  # a wait of this share of the work is a queue, not a hand-over
 
 # Where a stage's requests wait: the first of these that the server has. Some servers run the
@@ -149,6 +154,8 @@ def _sentence(load: StageLoad, arrival_qps: float | None, queue_grows: bool, is_
             f" For {load.off_cpu_share:.0%} of that time its thread was not on a CPU: it waited for"
             " the GIL, for other threads of its own, or for a core."
         )
+        if load.off_cpu_share > _STARVED and load.observed_width > 1:
+            return f"{sentence} {_CROWDED}"
     return f"{sentence} {_REMEDY.get(load.name, '')}".rstrip()
 
 

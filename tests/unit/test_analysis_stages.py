@@ -271,3 +271,15 @@ def test_client_stages() -> None:
     means = {name: load.ms["mean"] for name, load in loads.items() if load.ms}
     assert means == {"schedule_lag": 3.0, "send": 4.0, "accept_wait": 5.0, "processor": 78.0}
     assert loads["accept_wait"].phase == "queueing"
+
+
+def test_threads_that_starve_one_another_are_not_told_to_be_more() -> None:
+    """Two workers, each off the CPU for 60 % of its time: a third would take cores from them."""
+    queue = DeterministicQueue(workers=2)
+    for one in queue.spans:
+        if one.stage == "processor":
+            one.facts |= {"cpu_ns": 120 * MS}
+    found = bottleneck(list(loads_of(queue.records, queue.spans).values()), 5.0)
+    assert found is not None
+    assert "For 60% of that time" in found["sentence"]
+    assert found["sentence"].endswith("fewer threads each, or more cores move it.")
