@@ -130,7 +130,12 @@ def usage(outcome: Outcome, seconds: float) -> dict[str, Any]:
 def shown(command: Sequence[str], url: str, folder: Path) -> str:
     """The command for the record, without what differs from run to run."""
     text = shlex.join(command)
-    for value, name in ((url, "$URL"), (str(folder), "$RUN")):
+    for value, name in (
+        (url, "$URL"),
+        (str(folder), "$RUN"),
+        (sys.executable, "python"),
+        (f"{Path(__file__).parents[1]}/", ""),  # no path of this machine in what is published
+    ):
         text = text.replace(value, name) if value else text
     return text
 
