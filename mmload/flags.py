@@ -7,13 +7,19 @@ with the same words. A model's field `max_in_flight` is the flag `--max-in-fligh
 from dataclasses import field, make_dataclass
 from typing import Annotated, Any, get_args, get_origin
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 from pydantic import BaseModel
 
 
-def flags_of(model: type[BaseModel], group: str, *, leave_out: tuple[str, ...] = ()) -> type[Any]:
-    """A dataclass of optional flags for a model, which cyclopts spreads into a command's own."""
+def flags_of(
+    model: type[BaseModel], group: str, *, place: int = 1, leave_out: tuple[str, ...] = ()
+) -> type[Any]:
+    """A dataclass of optional flags for a model, which cyclopts spreads into a command's own.
+
+    `place` orders the groups in the command's help.
+    """
     fields = []
+    in_help = Group(group, sort_key=place)
     for name, info in model.model_fields.items():
         flag = (info.alias or name).replace("_", "-")
         if flag in leave_out:
@@ -21,7 +27,7 @@ def flags_of(model: type[BaseModel], group: str, *, leave_out: tuple[str, ...] =
         parameter = Parameter(
             name=f"--{flag}",
             help=info.description,
-            group=group,
+            group=in_help,
             negative=(),
             show_default=False,
         )

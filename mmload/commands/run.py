@@ -20,9 +20,12 @@ from mmload.server.settings import ServerSettings, server_flags, server_settings
 MAX_WORKERS = 256
 
 LoadFlags = flags_of(Scenario, "What to send, how fast", leave_out=("url", "mix"))
-ConnectionFlags = flags_of(Reach, "How to reach the server")
+ConnectionFlags = flags_of(Reach, "How to reach the server", place=2)
 EmbeddedFlags = flags_of(
-    ServerSettings, "Embedded server (without a URL)", leave_out=("host", "port", "model")
+    ServerSettings,
+    "Embedded server (without a URL)",
+    place=3,
+    leave_out=("host", "port", "model"),
 )
 
 
