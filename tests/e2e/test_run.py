@@ -5,7 +5,9 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,30 @@ from mmload.records import Outcome
 from mmload.rundir import RunDir
 from tests.e2e.cli import alive, children_of, finish, mmload, summary_of
 
+Truth = dict[int, dict[str, Any]]  # summaries by number of workers
+
 SMALL = ("--size", "160x96", "--max-tokens", "4", "--quiet")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def truth_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Any]]:
+    """5/s against a processor that takes exactly 300 ms, one and two workers. They take their time
+    and hardly any of the processor's, so they run beside this module's tests; the last ones read
+    them."""
+    folder = tmp_path_factory.mktemp("truth")
+    runs = {
+        workers: mmload(
+            *("run", "--qps", "5", "--duration", str(seconds), "--renderer-workers", str(workers)),
+            *("--processor-fixed-ms", "300", "--json", "--out", f"w{workers}", *SMALL),
+            cwd=folder,
+        )
+        for workers, seconds in ((1, 20), (2, 28))
+    }
+    yield runs
+    for process in runs.values():
+        if process.poll() is None:
+            process.terminate()
+            finish(process)
 
 
 def test_the_main_job_in_short(tmp_path: Path) -> None:
@@ -93,50 +118,6 @@ def test_a_saved_scenario_runs_again_the_same_whatever_the_workers(tmp_path: Pat
         [(p["body_sha256"], p["variants"]) for p in RunDir(tmp_path / d).payloads()] for d in "ab"
     ]
     assert bodies[0] == bodies[1]
-
-
-@pytest.fixture(scope="module")
-def known_truth(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, object]]:
-    """5/s against a processor that takes exactly 300 ms, one and two workers, side by side."""
-    folder = tmp_path_factory.mktemp("truth")
-    runs = {
-        workers: mmload(
-            *("run", "--qps", "5", "--duration", str(seconds), "--renderer-workers", str(workers)),
-            *("--processor-fixed-ms", "300", "--json", "--out", f"w{workers}", *SMALL),
-            cwd=folder,
-        )
-        for workers, seconds in ((1, 20), (2, 28))
-    }
-    summaries: dict[int, dict[str, object]] = {}
-    for workers, process in runs.items():
-        code, out, err = finish(process)
-        assert code in (0, 3), err
-        summaries[workers] = summary_of(out)
-    return summaries
-
-
-def test_one_worker_is_overrun_as_the_arithmetic_says(known_truth: dict[int, dict]) -> None:  # type: ignore[type-arg]
-    """5/s offered, 3.33/s served: the backlog grows by 1.67/s, utilisation is 1.5."""
-    summary = known_truth[1]
-    assert summary["queue"]["verdict"] == "growing"
-    assert summary["queue"]["growth_per_s"] == pytest.approx(5 / 3, rel=0.05)
-    processor = summary["stages"]["processor"]
-    assert processor["utilisation"] == pytest.approx(1.5, rel=0.02)
-    assert processor["capacity_qps"] == pytest.approx(10 / 3, rel=0.02)
-    assert processor["configured_width"] == processor["observed_width"] == 1
-    assert summary["bottleneck"]["stage"] == "processor"
-    # Request i waits i * 100 ms: the nearest ranks of 0 ... 9.9 s.
-    wait = summary["stages"]["renderer_wait"]["ms"]
-    assert (wait["p50"], wait["p90"]) == pytest.approx((4_900, 8_900), rel=0.04)
-    assert "simulated" in summary["run"]["simulated"] or "timer" in summary["run"]["simulated"]
-
-
-def test_two_workers_are_enough(known_truth: dict[int, dict]) -> None:  # type: ignore[type-arg]
-    summary = known_truth[2]
-    assert summary["queue"]["verdict"] == "stable"
-    assert summary["stages"]["processor"]["utilisation"] == pytest.approx(0.75, rel=0.02)
-    assert summary["stages"]["processor"]["observed_width"] == 2
-    assert summary["ttft_ms"]["p50"] < 500
 
 
 def test_an_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
@@ -342,3 +323,39 @@ def test_a_traced_server_that_already_runs_is_found_by_itself(tmp_path: Path) ->
         assert (summary["ok"], summary["joined"], summary["unjoined"]) == (4, 4, 0)
         assert summary["stages"]["processor"]["n"] == 4
         assert summary["run"]["span_source"].startswith("the server's hook, from ")
+
+
+@pytest.fixture(scope="module")
+def known_truth(truth_runs: dict[int, Any]) -> Truth:
+    summaries = {}
+    for workers, process in truth_runs.items():
+        code, out, err = finish(process)
+        assert code in (0, 3), err
+        summaries[workers] = summary_of(out)
+    return summaries
+
+
+def test_one_worker_is_overrun_as_the_arithmetic_says(
+    known_truth: dict[int, dict[str, Any]],
+) -> None:
+    """5/s offered, 3.33/s served: the backlog grows by 1.67/s, utilisation is 1.5."""
+    summary = known_truth[1]
+    assert summary["queue"]["verdict"] == "growing"
+    assert summary["queue"]["growth_per_s"] == pytest.approx(5 / 3, rel=0.05)
+    processor = summary["stages"]["processor"]
+    assert processor["utilisation"] == pytest.approx(1.5, rel=0.02)
+    assert processor["capacity_qps"] == pytest.approx(10 / 3, rel=0.02)
+    assert processor["configured_width"] == processor["observed_width"] == 1
+    assert summary["bottleneck"]["stage"] == "processor"
+    # Request i waits i * 100 ms: the nearest ranks of 0 ... 9.9 s.
+    wait = summary["stages"]["renderer_wait"]["ms"]
+    assert (wait["p50"], wait["p90"]) == pytest.approx((4_900, 8_900), rel=0.04)
+    assert "simulated" in summary["run"]["simulated"] or "timer" in summary["run"]["simulated"]
+
+
+def test_two_workers_are_enough(known_truth: Truth) -> None:
+    summary = known_truth[2]
+    assert summary["queue"]["verdict"] == "stable"
+    assert summary["stages"]["processor"]["utilisation"] == pytest.approx(0.75, rel=0.02)
+    assert summary["stages"]["processor"]["observed_width"] == 2
+    assert summary["ttft_ms"]["p50"] < 500
