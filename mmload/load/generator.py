@@ -116,11 +116,11 @@ class Generator:
         """Sends all that is due, then sleeps until the next intended time, an absolute deadline."""
         job = self.job
         while self._next < len(job):
-            wait_ns = job.intended_ns(self._next) - self.now_ns()
-            if wait_ns > 0:
+            due_ns = job.intended_ns(self._next)
+            if due_ns > self.now_ns():
                 # An alarm may be early: then this asks again, and passes through the selector each
                 # time, so that reads are not held up.
-                self._alarm.set(self.origin_ns + job.intended_ns(self._next))
+                self._alarm.set(self.origin_ns + due_ns)
                 return
             record = job.record(self._next)
             self._next += 1

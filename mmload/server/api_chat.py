@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mmload.server.chunks import ChunkWriter
 from mmload.server.engine import Token
 from mmload.server.fields import (
     check_model,
@@ -61,20 +62,11 @@ class ChatCompletions:
         return openai_error(error)
 
 
-class ChatWriter:
+class ChatWriter(ChunkWriter):
     """`chat.completion.chunk` events: role, one a token, finish, usage if asked for, `[DONE]`."""
 
-    stream_type = "text/event-stream; charset=utf-8"
-    whole_type = "application/json"
-
-    def __init__(self, request: ServeRequest, model: str, created_s: int) -> None:
-        self._with_usage = request.stream_usage
-        self._about = {
-            "id": f"chatcmpl-{request.request_id}",
-            "object": "chat.completion.chunk",
-            "created": created_s,
-            "model": model,
-        }
+    id_prefix = "chatcmpl"
+    object_name = "chat.completion.chunk"
 
     def first(self, usage: Usage) -> bytes:
         return self._choice({"role": "assistant", "content": ""}, None)
@@ -83,10 +75,7 @@ class ChatWriter:
         return self._choice({"content": token.text}, None)
 
     def last(self, usage: Usage, finish_reason: str) -> bytes:
-        out = self._choice({}, finish_reason)
-        if self._with_usage:
-            out += event({**self._about, "choices": [], "usage": openai_usage(usage)})
-        return out + b"data: [DONE]\n\n"
+        return self._choice({}, finish_reason) + self.ending(usage)
 
     def whole(self, text: str, usage: Usage, finish_reason: str) -> bytes:
         message = {"role": "assistant", "content": text}

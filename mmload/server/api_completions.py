@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mmload.server.chunks import ChunkWriter
 from mmload.server.engine import Token
 from mmload.server.fields import (
     check_model,
@@ -59,20 +60,11 @@ class Completions:
         return openai_error(error)
 
 
-class CompletionsWriter:
+class CompletionsWriter(ChunkWriter):
     """`text_completion` objects: one a token, finish, usage if asked for, `[DONE]`."""
 
-    stream_type = "text/event-stream; charset=utf-8"
-    whole_type = "application/json"
-
-    def __init__(self, request: ServeRequest, model: str, created_s: int) -> None:
-        self._with_usage = request.stream_usage
-        self._about = {
-            "id": f"cmpl-{request.request_id}",
-            "object": "text_completion",
-            "created": created_s,
-            "model": model,
-        }
+    id_prefix = "cmpl"
+    object_name = "text_completion"
 
     def first(self, usage: Usage) -> bytes:
         return b""
@@ -81,10 +73,7 @@ class CompletionsWriter:
         return event(self._answer(token.text, None))
 
     def last(self, usage: Usage, finish_reason: str) -> bytes:
-        out = event(self._answer("", finish_reason))
-        if self._with_usage:
-            out += event({**self._about, "choices": [], "usage": openai_usage(usage)})
-        return out + b"data: [DONE]\n\n"
+        return event(self._answer("", finish_reason)) + self.ending(usage)
 
     def whole(self, text: str, usage: Usage, finish_reason: str) -> bytes:
         answer = self._answer(text, finish_reason)
