@@ -30,6 +30,11 @@ app.command(
     help="Make the report of a run again, or export its records.",
 )
 app.command(
+    "mmload.commands.trace:trace",
+    name="trace",
+    help="Start a server under the hook: `mmload trace -- vllm serve MODEL`.",
+)
+app.command(
     "mmload.commands.probe:probe",
     name="probe",
     help="Show a server a few simple pictures: does it still see?",

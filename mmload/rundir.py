@@ -233,17 +233,19 @@ class SpanLines:
         self.damaged = 0
 
     def __iter__(self) -> Iterator[Span]:
+        place: dict[tuple[int, int], int] = {}  # a process may have several files
         for file in self._files:
             process: ServerProcess | None = None
             for line in _lines(file):
                 try:
                     if line.startswith(b'{"process"'):
                         said = self._process.decode(line)["process"]
-                        if process is None:
+                        at = place.setdefault((said.pid, said.monotonic_ns), len(self.processes))
+                        if at == len(self.processes):
                             self.processes.append(said)
                         else:  # the same process, later: it knows more of itself
-                            said.lost = process.lost
-                            self.processes[-1] = said
+                            said.lost = self.processes[at].lost
+                            self.processes[at] = said
                         process = said
                     elif line.startswith(b'{"lost"'):
                         lost = msgspec.json.decode(line, type=dict[str, int])["lost"]
