@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from mmload import __version__
+from mmload.commands import SERVER_COMMAND, WITH_SERVER
 from mmload.errors import MmloadError, UsageError
 
 app = App(
@@ -28,6 +29,11 @@ app.command(
     "mmload.commands.report:report",
     name="report",
     help="Make the report of a run again, or export its records.",
+)
+app.command(
+    "mmload.commands.trace:trace",
+    name="trace",
+    help="Start a server under the hook: `mmload trace -- vllm serve MODEL`.",
 )
 app.command(
     "mmload.commands.probe:probe",
@@ -54,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def call(argv: Sequence[str]) -> int:
     """Runs a command and returns its exit code."""
     try:
+        argv = _with_server_command(argv)
         code = app(argv, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         return _say(UsageError(" ".join(str(error).split()), "see `mmload --help`"))
@@ -65,6 +72,20 @@ def call(argv: Sequence[str]) -> int:
         sys.stderr.close()
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _with_server_command(argv: Sequence[str]) -> Sequence[str]:
+    """Of commands that start a server, the words after `--` are that server's, every one of them.
+
+    They become flags of their own, so that no parser takes the first of them for a URL.
+    """
+    if not argv or argv[0] not in WITH_SERVER or "--" not in argv:
+        return argv
+    end = argv.index("--")
+    words = argv[end + 1 :]
+    if not words:
+        raise UsageError("there is no command after --", f"`mmload {argv[0]} -- vllm serve MODEL`")
+    return [*argv[:end], *(f"{SERVER_COMMAND}={word}" for word in words)]
 
 
 def _say(error: MmloadError) -> int:

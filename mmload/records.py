@@ -259,4 +259,7 @@ class ServerProcess(msgspec.Struct, omit_defaults=True):
     monotonic_ns: int = 0
     wall_ns: int = 0
     settings: dict[str, Any] = {}  # what the server was told: workers, threads, simulated, ...
+    # versions: package -> version; attached: event -> where; missing: event -> {reason, merged};
+    # pools: name -> width; blind: what cannot be seen -> why; saw: anything else
+    notes: dict[str, dict[str, Any]] = {}
     lost: int = 0  # spans dropped by a full buffer or a dead disk

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import yaml
 
@@ -31,7 +31,7 @@ from mmload.load.warmup import warm_up
 from mmload.load.workers import LoadProcess, LoadResult, Tick
 from mmload.rundir import RunDir, RunEnd, RunManifest, machine_facts
 from mmload.scenario import Scenario
-from mmload.serving import ServerProcess, embedded_server
+from mmload.serving import About, EmbeddedPlan, Server, ServerPlan, server_of
 from mmload.spans_home import SpanSource
 from mmload.wire import APIS
 
@@ -59,9 +59,7 @@ class Options:
     """What a run needs besides its scenario. None of it is in the digest."""
 
     reach: Reach = field(default_factory=Reach)
-    server_flags: tuple[str, ...] = ()
-    server_settings: dict[str, Any] = field(default_factory=dict)
-    simulated: str = ""  # what the embedded server simulates, in words
+    server: ServerPlan | Server | None = None  # to start for this run; or one that stays up after
     workers: int | None = 1  # None: as many as the schedule needs
 
 
@@ -102,7 +100,8 @@ class Run:
         folder = RunDir.create(_folder(scenario))
         with ExitStack() as stack:
             stack.callback(folder.discard_if_empty)
-            if scenario.url is not None:  # wrong addresses are told before work is done
+            if scenario.url is not None and self.options.server is None:
+                # Wrong addresses are told before work is done.
                 target = self._target(scenario.url, self.options.reach)
                 address = target.resolve()
             self.watcher.say("preparing media")
@@ -111,13 +110,16 @@ class Run:
             if server is not None:
                 target = self._target(server.url, self.options.reach.directly())
                 address = target.resolve()
+                stack.enter_context(_blamed(server))
             api = APIS[scenario.api]
             model = scenario.model if api.names_model else scenario.model or ""
             found = asyncio.run(discover(target, address, model))
             links = stack.enter_context(prepare.links(scenario, media, target.host))
             payloads = prepare.payloads(scenario, media, found.model, plan, links)
             self.watcher.say(f"holding {payloads.held_bytes() / 2**20:.1f} MiB of bodies")
-            spans = SpanSource.of(found.trace, folder, embedded=server is not None)
+            ours = server is not None and server is not self.options.server
+            own = server.about.hook if server is not None and ours else ""
+            spans = SpanSource.of(found.trace, folder, own)
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mmload-")))
             dealer = Dealer(scenario, self.options.reach, target, address, plan, payloads)
             with _on_disk(scratch):
@@ -127,17 +129,20 @@ class Run:
             if scenario.warmup:
                 self.watcher.say(f"warming up ({scenario.warmup} requests)")
                 asyncio.run(warm_up(specs[0], payloads, len(plan), scenario.warmup))
-            manifest = self._manifest(target, found, plan, media, payloads, spans)
+            manifest = self._manifest(target, found, plan, media, payloads, spans, server)
             manifest.notes += self._notes(target, -(-connections // len(specs)))
             result = self._run_load(folder, manifest, payloads, specs, server)
+            notes = []
+            if server is not None and ours:
+                server.stop()  # its hook writes the last spans
+                notes += [server.problem] if server.problem else []
             end = RunEnd(
                 interrupted=result.interrupted,
                 ended_ns=result.ended_ns,
                 lost_records=result.lost_records,
                 problems=result.problems,
+                notes=notes,
             )
-            if server is not None:
-                server.stop()  # its hook writes the last spans
             try:
                 spans.bring_home(result.origin_ns)
                 folder.write_json("end.json", end)
@@ -177,13 +182,19 @@ class Run:
             self.unwritten = f"{folder.path}: {error.strerror}"
         return analysis
 
-    def _server(self, folder: RunDir, stack: ExitStack) -> ServerProcess | None:
-        if self.scenario.url is not None:
-            return None
-        self.watcher.say("starting the embedded server")
-        log = folder.path / "server.log"
-        server = embedded_server(self.options.server_flags, log, folder.spans_path)
-        return stack.enter_context(server)
+    def _server(self, folder: RunDir, stack: ExitStack) -> Server | None:
+        """The server that the load goes to, if it is mmload's to start, or was."""
+        chosen = self.options.server
+        if isinstance(chosen, Server):
+            return chosen
+        if chosen is None:
+            if self.scenario.url is not None:
+                return None
+            chosen = EmbeddedPlan()
+        self.watcher.say(f"starting {chosen.words()}")
+        server = stack.enter_context(server_of(chosen, folder.path, self.options.reach))
+        self.watcher.say(f"the server was ready after {server.ready_s:.1f} s")
+        return server
 
     def _manifest(
         self,
@@ -193,8 +204,10 @@ class Run:
         media: "prepare.MediaPool",
         payloads: PayloadSet,
         spans: SpanSource,
+        server: Server | None,
     ) -> RunManifest:
-        scenario, options = self.scenario, self.options
+        scenario = self.scenario
+        about = server.about if server is not None else About()
         asked = scenario.resolved()
         if scenario.url is not None:
             asked["url"] = without_credentials(scenario.url)
@@ -211,8 +224,9 @@ class Run:
             schedule_s=plan.schedule_s,
             scenario=asked,
             machine=machine_facts(),
-            server=options.server_settings if scenario.url is None else None,
-            simulated=options.simulated if scenario.url is None else "",
+            server=about.settings,
+            launched={**about.launched, "ready_s": server.ready_s} if server is not None else None,
+            simulated=about.simulated,
             media=prepare.describe(scenario, media, plan, payloads),
             traced=spans.traced,
             span_source=spans.words,
@@ -226,7 +240,7 @@ class Run:
         manifest: RunManifest,
         payloads: PayloadSet,
         specs: list[LoadSpec],
-        server: ServerProcess | None,
+        server: Server | None,
     ) -> LoadResult:
         with _on_disk(folder.path):
             asked = yaml.safe_dump(manifest.scenario, sort_keys=False, allow_unicode=True)
@@ -256,6 +270,17 @@ class Run:
         result.problems.extend(death)
         result.interrupted = self._stops > 0
         return result
+
+
+@contextmanager
+def _blamed(server: Server) -> Iterator[None]:
+    """What fails because the server has died says so."""
+    try:
+        yield
+    except MmloadError as error:
+        if (why := server.died()) is not None:
+            raise MmloadError(why, f"see {server.log}") from error
+        raise
 
 
 @contextmanager

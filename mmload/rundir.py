@@ -53,7 +53,8 @@ class RunManifest(msgspec.Struct, omit_defaults=True, kw_only=True):
     schedule_s: float = 0.0  # length of the arrival window
     scenario: dict[str, Any] = {}
     machine: dict[str, Any] = {}
-    server: dict[str, Any] | None = None  # settings of the server, when mmload started it
+    server: dict[str, Any] | None = None  # settings of the embedded server
+    launched: dict[str, Any] | None = None  # the server that mmload started: command, env, cpus
     simulated: str = ""  # what is simulated in the server, in words; empty: nothing
     media: dict[str, Any] = {}  # see load.prepare.describe
     traced: bool = False
@@ -69,6 +70,7 @@ class RunEnd(msgspec.Struct, omit_defaults=True, kw_only=True):
     ended_ns: int = 0  # since the origin
     lost_records: int = 0
     problems: list[str] = []  # anything that makes the run INVALID besides the load's own figures
+    notes: list[str] = []  # warnings that came up after the start
 
 
 class ExpectedAnswer(msgspec.Struct):
@@ -233,17 +235,19 @@ class SpanLines:
         self.damaged = 0
 
     def __iter__(self) -> Iterator[Span]:
+        place: dict[tuple[int, int], int] = {}  # a process may have several files
         for file in self._files:
             process: ServerProcess | None = None
             for line in _lines(file):
                 try:
                     if line.startswith(b'{"process"'):
                         said = self._process.decode(line)["process"]
-                        if process is None:
+                        at = place.setdefault((said.pid, said.monotonic_ns), len(self.processes))
+                        if at == len(self.processes):
                             self.processes.append(said)
                         else:  # the same process, later: it knows more of itself
-                            said.lost = process.lost
-                            self.processes[-1] = said
+                            said.lost = self.processes[at].lost
+                            self.processes[at] = said
                         process = said
                     elif line.startswith(b'{"lost"'):
                         lost = msgspec.json.decode(line, type=dict[str, int])["lost"]

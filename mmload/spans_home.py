@@ -1,8 +1,8 @@
 """Where the server's spans are, and how they come into the run folder.
 
-The embedded server writes them there itself. A traced server on this host says in a response
-header where its hook writes (`mmload.hook.headers`): after the run, the lines of the run's time are
-copied.
+A server that was started for the run writes them there itself. Another traced server on this host
+says in a response header where its hook writes (`mmload.hook.headers`): after the run, the lines of
+the run's time are copied.
 """
 
 from dataclasses import dataclass
@@ -30,9 +30,10 @@ class SpanSource:
     folder: Path | None = None
 
     @classmethod
-    def of(cls, trace: str | None, run: RunDir, *, embedded: bool) -> "SpanSource":
-        if embedded:
-            return cls(True, "the embedded server's hook", run)
+    def of(cls, trace: str | None, run: RunDir, own: str = "") -> "SpanSource":
+        """`trace` is the header, if any; `own` says whose hook writes into the run's folder."""
+        if own:
+            return cls(True, own, run)
         if trace is None:
             return cls(False, NOT_TRACED, run)
         parsed = parse_trace(trace)

@@ -32,6 +32,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "server": ("clock", "errors", "hook", "processors", ""),
     "report": ("analysis", "clock", "errors", "hook.stages", "records", "rundir", "load.workers"),
     "flags": (),
+    "trace": ("hook",),
 }
 IMPURE = {"open", "print", "input"}
 TIME_READERS = {"clock.py"}

@@ -35,6 +35,7 @@ def run(manifest: RunManifest) -> Section:
         "load_mode": manifest.load_mode,
         "machine": manifest.machine,
         "server": manifest.server,
+        "launched": manifest.launched,
         "simulated": manifest.simulated,
         "span_source": manifest.span_source,
         "scenario": manifest.scenario,

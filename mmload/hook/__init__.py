@@ -7,6 +7,6 @@ with hook.span("processor", frames=15):   # a stage of `hook.stages`, or your ow
     ...
 """
 
-from mmload.hook.spans import enabled, install, record, request_id, span
+from mmload.hook.spans import describe, enabled, install, note, record, request_id, span
 
-__all__ = ["enabled", "install", "record", "request_id", "span"]
+__all__ = ["describe", "enabled", "install", "note", "record", "request_id", "span"]

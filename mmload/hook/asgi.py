@@ -2,14 +2,17 @@
 
 Takes X-Request-Id or makes one, shows it to the application (context variable and request header,
 so that the server's own logs agree), and echoes it. While the hook is on, the response says where
-the spans are. Bodies are never touched. Stdlib only.
+the spans are, and `http_receive` (from the head of the request to the end of its body) and
+`stream_out` (from the first piece of the response's body to the last) are recorded. Bodies are
+never touched. Stdlib only.
 
     app = RequestIdMiddleware(app)
     vllm serve MODEL --middleware mmload.hook.asgi.RequestIdMiddleware
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, Final
 
 from mmload.hook import spans
 from mmload.hook.headers import REQUEST_ID_HEADER, TRACE_HEADER, clean_request_id
@@ -21,6 +24,10 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 _ID = REQUEST_ID_HEADER.lower().encode()
 _TRACE = TRACE_HEADER.lower().encode()
+_SEEN = "mmload.request_id"
+
+# When the request's body had been read, for who works on it first.
+body_read_ns: Final[ContextVar[int | None]] = ContextVar("mmload_body_read_ns", default=None)
 
 
 class RequestIdMiddleware:
@@ -30,25 +37,55 @@ class RequestIdMiddleware:
         self._app = app
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or _SEEN in scope:  # it may be there twice
             await self._app(scope, receive, send)
             return
         headers: list[tuple[bytes, bytes]] = list(scope["headers"])
         given = next((value for name, value in headers if name.lower() == _ID), None)
         name = clean_request_id(None if given is None else given.decode("latin-1"))
         rest = [header for header in headers if header[0].lower() != _ID]
-        scope = {**scope, "headers": [*rest, (_ID, name.encode())]}
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": _echoed(message.get("headers", ()), name)}
-            await send(message)
-
+        scope = {**scope, "headers": [*rest, (_ID, name.encode())], _SEEN: True}
+        door = _Door(name, receive, send)
         token = spans.request_id.set(name)
         try:
-            await self._app(scope, receive, send_with_id)
+            await self._app(scope, door.receive, door.send)
         finally:
             spans.request_id.reset(token)
+
+
+class _Door:
+    """What goes in and out of the application for one request, and when."""
+
+    def __init__(self, name: str, receive: Receive, send: Send) -> None:
+        self._name = name
+        self._receive = receive
+        self._send = send
+        self._came_ns = spans.now_ns()
+        self._bytes = 0
+        self._read = False
+        self._answer_ns: int | None = None
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if not self._read and message["type"] == "http.request":
+            self._bytes += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                self._read = True
+                self._record("http_receive", self._came_ns, bytes=self._bytes)
+                body_read_ns.set(spans.now_ns())
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": _echoed(message.get("headers", ()), self._name)}
+        elif message["type"] == "http.response.body" and self._answer_ns is None:
+            self._answer_ns = spans.now_ns()
+        await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._record("stream_out", self._answer_ns or spans.now_ns())
+
+    def _record(self, stage: str, start_ns: int, **facts: Any) -> None:
+        spans.record(stage, start_ns, spans.now_ns(), request_id=self._name, **facts)
 
 
 def _echoed(headers: Any, name: str) -> list[tuple[bytes, bytes]]:

@@ -8,10 +8,13 @@
 
 Without MMLOAD_HOOK_DIR, a folder, every call returns at once: no thread, no file. With it, a call
 costs an append; `writer.py` does the rest in its own thread. Nothing here raises into the server.
-A forked child starts inert and may install for itself. Times are CLOCK_MONOTONIC nanoseconds.
+`install` starts the writer at once, and a forked child of its process is inert until it installs
+for itself. `arm` starts the writer with the first span, and a forked child stays armed: for
+processes of which nobody knows yet whether they serve. Times are CLOCK_MONOTONIC nanoseconds.
 Stdlib only.
 """
 
+import asyncio
 import atexit
 import os
 import threading
@@ -19,7 +22,7 @@ import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mmload.hook.headers import trace_value
 from mmload.hook.thread_meter import ThreadMeter
@@ -33,7 +36,64 @@ now_ns = time.monotonic_ns  # the one clock of the hook; tests put virtual time 
 
 _current_id: Final = request_id  # `request_id` is also the name of a parameter below
 _writer: Writer | None = None
-_install_lock = threading.Lock()
+_armed: "_Armed | None" = None
+_install_lock = threading.RLock()  # a finaliser may come in between on the same thread
+
+
+class _Armed(NamedTuple):
+    """What the writer will be made of when there is a span to write."""
+
+    folder: str
+    role: str
+    settings: dict[str, Any]
+    notes: dict[str, dict[str, Any]]
+
+
+def arm(role: str) -> bool:
+    """Switches the hook on, if MMLOAD_HOOK_DIR names a folder, without a thread or a file yet."""
+    global _armed
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder and _writer is None and _armed is None:
+        _armed = _Armed(folder, role, {}, {})
+    return enabled()
+
+
+def note(section: str, **values: Any) -> None:
+    """Adds to what this process says of itself: `note("versions", torch="2.13")`, JSON values.
+
+    Sections as `mmload.records.ServerProcess.notes` has them. No secrets, no argv, no environment.
+    """
+    with _install_lock:
+        if _writer is not None:
+            _writer.describe(notes={section: values})
+        elif _armed is not None:
+            _armed.notes.setdefault(section, {}).update(values)
+
+
+def describe(role: str | None = None, **settings: Any) -> None:
+    """Replaces the role and adds settings, of a process whose hook is on."""
+    global _armed
+    with _install_lock:
+        if _writer is not None:
+            _writer.describe(role, settings)
+        elif _armed is not None:
+            _armed.settings.update(settings)
+            _armed = _armed._replace(role=role or _armed.role)
+
+
+def _begin() -> Writer | None:
+    """The writer of an armed process, when it has something to write."""
+    global _writer, _armed
+    with _install_lock:
+        armed, _armed = _armed, None  # None meanwhile: for a finaliser that ends a span just now
+        if _writer is None and armed is not None:
+            try:
+                _writer = Writer(armed.folder, armed.role, armed.settings, notes=armed.notes)
+                atexit.register(shutdown)
+            except Exception:
+                return None
+        _armed = armed
+        return _writer
 
 
 def install(
@@ -62,7 +122,7 @@ def install(
 
 
 def enabled() -> bool:
-    return _writer is not None
+    return _writer is not None or _armed is not None
 
 
 def lost() -> int:
@@ -78,9 +138,9 @@ def flush() -> None:
 
 def shutdown() -> int:
     """Writes the rest, switches the hook off, and returns the spans lost. Safe to repeat."""
-    global _writer
+    global _writer, _armed
     with _install_lock:
-        writer, _writer = _writer, None
+        writer, _writer, _armed = _writer, None, None
     if writer is None:
         return 0
     atexit.unregister(shutdown)
@@ -89,7 +149,7 @@ def shutdown() -> int:
 
 def trace_header() -> str | None:
     """The value for X-Mmload-Trace, or None while the hook is off."""
-    writer = _writer
+    writer = _writer or _begin()
     return None if writer is None else trace_value(writer.boot_id, writer.folder)
 
 
@@ -103,7 +163,7 @@ def record(
     **facts: Any,
 ) -> None:
     """Keeps a span whose stamps were taken by the caller. Without `request_id`, the context's."""
-    if _writer is not None:
+    if _writer is not None or _armed is not None:
         _put(stage, start_ns, end_ns, request_id, phase, facts)
 
 
@@ -115,11 +175,40 @@ def _put(
     phase: str | None,
     facts: dict[str, Any],
 ) -> None:
-    writer = _writer
+    writer = _writer or _begin()
     if writer is not None:
         name = request_id if request_id is not None else _current_id.get() or ""
         thread = threading.current_thread().name
         writer.put((name, stage, start_ns, end_ns, thread, phase, facts))
+
+
+class Turn:
+    """One turn of a thread's event loop: over when the loop has called anything else."""
+
+    __slots__ = ("_over", "_handle")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._over = False
+        self._handle = loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        self._over = True
+
+    def is_over(self) -> bool:
+        """To be asked once. If not, all that happened since held the loop up: no other request of
+        this process could be read, worked on or answered meanwhile."""
+        if not self._over:
+            self._handle.cancel()
+        return self._over
+
+
+def turn_of_loop() -> Turn | None:
+    """None on a thread without a running loop."""
+    try:
+        loop = asyncio._get_running_loop()
+        return None if loop is None else Turn(loop)
+    except Exception:  # a loop that is being closed, or one that is none of asyncio's
+        return None
 
 
 class Seen:
@@ -143,7 +232,16 @@ class Seen:
 
 
 class _Span(Seen):
-    __slots__ = ("_stage", "_start_ns", "_request_id", "_phase", "_facts", "_meter", "_measured")
+    __slots__ = (
+        "_stage",
+        "_start_ns",
+        "_request_id",
+        "_phase",
+        "_facts",
+        "_meter",
+        "_measured",
+        "_turn",
+    )
 
     def __init__(
         self,
@@ -164,6 +262,7 @@ class _Span(Seen):
         self._facts.update(facts)
 
     def __enter__(self) -> "Seen":
+        self._turn = turn_of_loop()
         self._meter = ThreadMeter() if self._measured else None
         self._start_ns = now_ns()
         return self
@@ -179,6 +278,8 @@ class _Span(Seen):
             self._facts.update(self._meter.facts())
         if kind is not None:
             self._facts["error"] = kind.__name__
+        if self._turn is not None and not self._turn.is_over():
+            self._facts["on_loop"] = True
         _put(self._stage, self._start_ns, end_ns, self._request_id, self._phase, self._facts)
 
 
@@ -198,7 +299,7 @@ def span(
     `measure_thread` adds `cpu_ns` and `minor_faults` of the thread, for blocks without an await
     (see `thread_meter`). A block that raises is recorded with `error`, the exception's class.
     """
-    if _writer is None:
+    if _writer is None and _armed is None:
         return _INERT
     return _Span(stage, request_id, phase, facts, measure_thread)
 
@@ -208,7 +309,7 @@ def _reset_in_child() -> None:
     parent's."""
     global _writer, _install_lock
     writer, _writer = _writer, None
-    _install_lock = threading.Lock()
+    _install_lock = threading.RLock()
     if writer is not None:
         writer.abandon()
 

@@ -41,6 +41,8 @@ STAGES: Final[tuple[Stage, ...]] = (
     Stage("tokenize", "cpu", "chat template + tokenise"),
     Stage("processor_wait", "queueing", "processor wait"),
     Stage("processor", "cpu", "processor"),
+    Stage("pool_wait", "queueing", "wait for a thread pool"),
+    Stage("pool_work", "cpu", "work in a thread pool"),
     Stage("handoff", "cpu", "hand-off to the engine"),
     Stage("engine_wait", "queueing", "engine queue"),
     Stage("encoder", "gpu", "vision encoder"),

@@ -16,7 +16,7 @@ _KEY: Final = "mmload_request_id"
 
 
 def setup(app: "web.Application") -> None:
-    """Adds the middleware as the outermost one, and the response headers.
+    """Adds the middleware as the outermost one, and the response headers. Safe to repeat.
 
     The headers are set by a signal, because a middleware sees a streaming response only when it has
     already been sent.
@@ -24,7 +24,7 @@ def setup(app: "web.Application") -> None:
     from aiohttp import web
 
     @web.middleware
-    async def with_request_id(request: web.Request, handler: "Handler") -> web.StreamResponse:
+    async def mmload_request_id(request: web.Request, handler: "Handler") -> web.StreamResponse:
         name = clean_request_id(request.headers.get(REQUEST_ID_HEADER))
         request[_KEY] = name  # the signal may come after this middleware: for raised responses
         token = spans.request_id.set(name)
@@ -41,5 +41,7 @@ def setup(app: "web.Application") -> None:
         if trace is not None:
             response.headers[TRACE_HEADER] = trace
 
-    app.middlewares.insert(0, with_request_id)
+    if any(getattr(one, "__name__", "") == mmload_request_id.__name__ for one in app.middlewares):
+        return
+    app.middlewares.insert(0, mmload_request_id)
     app.on_response_prepare.append(echo)

@@ -28,6 +28,8 @@ SpanTuple = tuple[str, str, int, int, str, str | None, dict[str, Any]]
 
 BUFFER_LIMIT: Final = 65536  # spans; about 30 MB
 INTERVAL_S: Final = 0.2
+FILE_LIMIT_BYTES: Final = 256 * 2**20  # about 100,000 requests
+_FILES_KEPT: Final = 2  # full ones, beside the one that is being written
 _BATCH: Final = 4096  # spans a write
 
 
@@ -56,7 +58,13 @@ class Writer:
     and make its own."""
 
     def __init__(
-        self, folder: str, role: str, settings: Mapping[str, Any], limit: int = BUFFER_LIMIT
+        self,
+        folder: str,
+        role: str,
+        settings: Mapping[str, Any],
+        limit: int = BUFFER_LIMIT,
+        *,
+        notes: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.folder = os.path.abspath(folder)
         self.boot_id = boot_id()
@@ -71,8 +79,10 @@ class Writer:
             "monotonic_ns": start_ns,
             "wall_ns": time.time_ns(),
             "settings": _settled(settings),
+            "notes": {section: _settled(values) for section, values in (notes or {}).items()},
         }
-        self._path = os.path.join(self.folder, f"{os.getpid()}-{start_ns}.jsonl")
+        self._name = f"{os.getpid()}-{start_ns}"
+        self._parts: list[str] = []  # files of this process, oldest first
         self._limit = limit
         self._buffer: collections.deque[SpanTuple] = collections.deque()
         self._overflow = Tally()
@@ -95,11 +105,26 @@ class Writer:
         else:
             self._buffer.append(span)
 
-    def describe(self, role: str, settings: Mapping[str, Any]) -> None:
-        """Replaces the role and adds to the settings; a new `process` line says so."""
-        merged = {**self.process["settings"], **_settled(settings)}
-        if role != self.process["role"] or merged != self.process["settings"]:
-            self.process = {**self.process, "role": role, "settings": merged}
+    def describe(
+        self,
+        role: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        notes: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Replaces the role and adds to settings and notes; a new `process` line says so."""
+        before = self.process
+        told = dict(before["notes"])
+        for section, values in (notes or {}).items():
+            told[section] = {**told.get(section, {}), **_settled(values)}
+        after = {
+            **before,
+            "role": role or before["role"],
+            "settings": {**before["settings"], **_settled(settings or {})},
+            "notes": told,
+        }
+        if after != before:
+            self.process = after
             self._described = False
 
     def lost(self) -> int:
@@ -160,13 +185,26 @@ class Writer:
             return False
 
     def _open(self) -> None:
-        """Opens the file, anew if somebody removed it: what goes to a removed file is lost."""
+        """Opens the file, anew if somebody removed it: what goes to a removed file is lost. A full
+        one is followed by the next, and the oldest is removed: a traced server may live for weeks.
+        """
         if self._file is not None and os.fstat(self._file).st_nlink == 0:
             self._drop_file()
+        if self._file is not None and self._size > FILE_LIMIT_BYTES:
+            self._drop_file()
+            self._parts.append(self._path(len(self._parts)))
+            for old in self._parts[:-_FILES_KEPT]:
+                with contextlib.suppress(OSError):
+                    os.unlink(old)
         if self._file is None:
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            path = self._path(len(self._parts))
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             self._size = os.fstat(self._file).st_size
             self._described, self._lost_written = False, 0
+
+    def _path(self, part: int) -> str:
+        number = f"-{part + 1}" if part else ""
+        return os.path.join(self.folder, f"{self._name}{number}.jsonl")
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None

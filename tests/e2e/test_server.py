@@ -64,7 +64,7 @@ class Embedded:
 @contextmanager
 def embedded(folder: Path, *flags: str) -> Iterator[Embedded]:
     environment = {**os.environ, "MMLOAD_HOOK_DIR": str(folder / "spans")}
-    command = [sys.executable, "-m", "mmload.server", "--until-stdin-closes", *flags]
+    command = [sys.executable, "-m", "mmload.server", *flags]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             command,

@@ -1,0 +1,46 @@
+"""Brings the hook into a Python process: `mmload trace` puts this folder on PYTHONPATH.
+
+Python imports `sitecustomize` at its start, in every process that the server starts too. The hook
+is taken from where this file is, so that nothing has to be installed beside the server, and nothing
+else of mmload's environment gets into its import path. Never raises; a sitecustomize that this one
+hides is run as well. Stdlib only.
+"""
+
+import importlib.util
+import os
+import sys
+from importlib.machinery import PathFinder
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(os.path.dirname(_HERE))
+
+
+def _bring_mmload() -> None:
+    """The package `mmload` from beside this file, unless the server's environment has its own."""
+    if importlib.util.find_spec("mmload") is not None:
+        return
+    spec = importlib.util.spec_from_file_location(
+        "mmload", os.path.join(_PACKAGE, "__init__.py"), submodule_search_locations=[_PACKAGE]
+    )
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["mmload"] = module
+        spec.loader.exec_module(module)
+
+
+def _run_the_hidden_one() -> None:
+    others = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
+    spec = PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+try:
+    _bring_mmload()
+    from mmload.hook import bootstrap
+
+    bootstrap.start()
+except Exception as error:
+    print(f"mmload: the hook could not start: {error!r}", file=sys.stderr)
+
+_run_the_hidden_one()

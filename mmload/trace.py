@@ -1,0 +1,23 @@
+"""A server's command under the hook: what its environment needs.
+
+In: the folder that the spans go to. Out: environment variables for the server's process, which its
+children inherit. Nothing of the server's own environment is read but PYTHONPATH, which is kept.
+"""
+
+import os
+from pathlib import Path
+
+from mmload import hook
+from mmload.hook.spans import FOLDER_VARIABLE
+
+SITE = Path(hook.__file__).parent / "site"  # holds the hook's sitecustomize.py, and nothing else
+
+
+def environment_for(folder: Path) -> dict[str, str]:
+    """Variables that bring the hook into every Python process that gets them."""
+    own = str(SITE)
+    before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != own]
+    return {
+        FOLDER_VARIABLE: str(folder.resolve()),
+        "PYTHONPATH": os.pathsep.join([own, *before]),
+    }
