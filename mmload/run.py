@@ -61,6 +61,7 @@ class Options:
     reach: Reach = field(default_factory=Reach)
     server: ServerPlan | Server | None = None  # to start for this run; or one that stays up after
     workers: int | None = 1  # None: as many as the schedule needs
+    html: bool = True  # write report.html; without, `mmload report` makes it
 
 
 class Run:
@@ -71,6 +72,7 @@ class Run:
         self.options = options
         self.watcher = watcher
         self.folder: RunDir | None = None  # once the load has begun
+        self.server: Server | None = None  # that mmload started, once it is ready
         self.unwritten = ""  # why the report's files are not there, in words
         self._load: LoadProcess | None = None
         self._stops = 0
@@ -106,7 +108,7 @@ class Run:
                 address = target.resolve()
             self.watcher.say("preparing media")
             media = prepare.media(scenario, plan)
-            server = self._server(folder, stack)
+            server = self.server = self._server(folder, stack)
             if server is not None:
                 target = self._target(server.url, self.options.reach.directly())
                 address = target.resolve()
@@ -177,7 +179,7 @@ class Run:
 
         analysis = analyse(folder, end)
         try:
-            write_files(folder, analysis)
+            write_files(folder, analysis, html=self.options.html)
         except OSError as error:
             self.unwritten = f"{folder.path}: {error.strerror}"
         return analysis

@@ -36,6 +36,7 @@ class ServerPlan:
     """What both kinds have. `env` is added to mmload's own environment."""
 
     env: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()  # variables of mmload's own environment that the server lacks
     cpus: tuple[int, ...] = ()  # none: all
     ready_timeout_s: float = 600.0
     traced: bool = True
@@ -53,6 +54,7 @@ class ServerPlan:
         return {
             "command": self.words(),
             "env": hide_environment(self.env),
+            **({"unset": list(self.unset)} if self.unset else {}),
             "cpus": list(self.cpus),
             "traced": self.traced,
         }
@@ -74,6 +76,7 @@ class EmbeddedPlan(ServerPlan):
             [sys.executable, "-m", "mmload.server", *server_flags(self.settings)],
             folder / LOG,
             env={**self.env, FOLDER_VARIABLE: spans},
+            unset=self.unset,
             cpus=self.cpus,
             ready_timeout_s=self.ready_timeout_s,
             secrets=secrets_of((), self.env, {}),
@@ -112,6 +115,7 @@ class CommandPlan(ServerPlan):
             folder / LOG,
             reach,
             env=self._environment(folder / SPANS),
+            unset=self.unset,
             cpus=self.cpus,
             ready_timeout_s=self.ready_timeout_s,
             secrets=secrets_of(self.argv, self.env, os.environ),

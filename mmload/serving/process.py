@@ -56,6 +56,7 @@ class Server(abc.ABC):
         log: Path,
         *,
         env: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
         cpus: Sequence[int] = (),
         ready_timeout_s: float = 60.0,
         secrets: Sequence[str] = (),
@@ -74,6 +75,7 @@ class Server(abc.ABC):
         order = {
             "argv": list(argv),
             "env": dict(env or {}),
+            "unset": list(unset),
             "cpus": list(cpus),
             "patience_s": PATIENCE_S,
             "tell": tell,

@@ -5,7 +5,7 @@ measurement that does not hold must not decide which setting is better.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mmload.hook.stages import PHASES
@@ -43,10 +43,11 @@ class Outcome:
     status: str
     reason: str = ""
     figures: Figures | None = None
-    server: Mapping[str, Any] = field(default_factory=dict)  # as the run's manifest has it
 
 
-def figures(summary: Mapping[str, Any], objective: Measure) -> Figures:
+def figures(
+    summary: Mapping[str, Any], objective: Measure, cpu_cores: float | None = None
+) -> Figures:
     """The figures of a valid run."""
     sent, ok = summary.get("sent") or 0, summary.get("ok") or 0
     elapsed_s = summary.get("elapsed_s")
@@ -68,7 +69,7 @@ def figures(summary: Mapping[str, Any], objective: Measure) -> Figures:
         bottleneck_title=_get(summary, "stages", stage, "title") if stage else None,
         capacity_qps=limit.get("capacity_qps"),
         utilisation=limit.get("utilisation"),
-        cpu_cores=None,
+        cpu_cores=cpu_cores,
     )
 
 

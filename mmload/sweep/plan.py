@@ -21,14 +21,20 @@ COMMAND_OVERHEAD_S: Final = 45.0
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured: the embedded server, a command that mmload starts, or a URL that is up."""
+    """What is measured: the embedded server, a command that mmload starts, or a URL that is up.
+
+    `url` beside a command says where that one listens.
+    """
 
     command: tuple[str, ...] = ()
     url: str | None = None
+    cpus: tuple[int, ...] = ()
+    ready_timeout_s: float | None = None
+    traced: bool = True
 
     @property
     def kind(self) -> str:
-        return "url" if self.url is not None else "command" if self.command else EMBEDDED
+        return "command" if self.command else "url" if self.url is not None else EMBEDDED
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,5 +133,5 @@ def differences(old: Plan, new: Plan) -> list[str]:
 
 def _plain(value: object) -> str:
     if isinstance(value, Server):
-        return value.url or " ".join(value.command) or EMBEDDED
+        return " ".join(value.command) or value.url or EMBEDDED
     return str(value)

@@ -33,6 +33,7 @@ class Ended(msgspec.Struct, kw_only=True):
     status: Status
     reason: str = ""
     elapsed_s: float = 0.0
+    cpu_cores: float | None = None  # that the server used while requests arrived
 
     @property
     def work(self) -> Work:

@@ -48,7 +48,7 @@ def summarise(
         "kind": "sweep",
         **facts,
         "name": plan.name,
-        "server": plan.server.url or shlex.join(plan.server.command) or "the embedded server",
+        "server": shlex.join(plan.server.command) or plan.server.url or "the embedded server",
         "objective": {"measure": str(objective), "title": objective.title},
         "sentence": _sentence(plan, advice, effects, points, len(outcomes), planned),
         "complete": len(outcomes) == planned,
