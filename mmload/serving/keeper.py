@@ -1,7 +1,7 @@
 """A process between mmload and a server: everything that the server starts ends with it.
 
-In: a JSON line on standard input, `{"argv", "env", "unset", "cpus", "patience_s", "tell"}`. The server gets
-this process's standard output and error, and no standard input. When standard input closes (mmload
+In: a JSON line on standard input: "argv", "env", "unset", "cpus", "patience_s", "tell". The server
+gets this process's standard output and error, and no standard input. When standard input closes (mmload
 is done with the server, or is no more: a kill -9 closes it too) or when the server ends by itself,
 all that descends from it is ended: the server is asked (SIGTERM) and given patience, then the rest
 is, then what is left is killed. On Linux orphans are adopted, so that a process which left its

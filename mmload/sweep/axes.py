@@ -128,7 +128,7 @@ def points_from_file(listed: Any, where: str) -> list[Point]:
     points = []
     for number, one in enumerate(listed):
         _mapping(one, f"{where}: points[{number}]")
-        _known(one, KINDS, f"{where}: points[{number}]")
+        known(one, KINDS, f"{where}: points[{number}]")
         parts: dict[str, dict[str, Value]] = {}
         for kind in KINDS:
             part = one.get(kind) or {}
@@ -229,9 +229,9 @@ def check_names(
                 raise UsageError(
                     f"{axis.name}: cannot be an axis: a sweep has one", "give a single value"
                 )
-            _known([axis.name], load_keys, "load")
+            known([axis.name], load_keys, "load")
         elif axis.kind == "set" and settings is not None:
-            _known([axis.name], settings, "--set")
+            known([axis.name], settings, "--set")
         elif axis.kind == "env":
             if not _VARIABLE.fullmatch(axis.name):
                 raise UsageError(
@@ -245,16 +245,15 @@ def check_names(
                 )
 
 
-def _known(names: Iterable[str], known: Collection[str], where: str) -> None:
+def known(names: Iterable[str], allowed: Collection[str], where: str) -> None:
+    """Raises UsageError for the first name that is not allowed, with the nearest ones."""
     for name in names:
-        if name in known:
+        if name in allowed:
             continue
-        close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        close = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
         raise UsageError(
-            f"{where} {name}: no such axis" if where != "load" else f"load {name}: no such key",
-            f"did you mean {' or '.join(close)}?"
-            if close
-            else f"known: {', '.join(sorted(known))}",
+            f"{where} {name}: there is no such name",
+            f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(sorted(allowed))}",
         )
 
 

@@ -25,11 +25,17 @@ FEW: Final = 3  # runs after which the time that is left is told from what they 
 class Execution:
     """The runs of one sweep. `run()` blocks; `stop()` may come from a signal handler."""
 
-    def __init__(self, state: State, options: Options, watcher: Callable[[], Watcher]) -> None:
+    def __init__(
+        self,
+        state: State,
+        options: Options,
+        say: Callable[[str], None],
+        watcher: Callable[[], Watcher],
+    ) -> None:
         self._state = state
         self._options = options
         self._watcher = watcher
-        self._say = watcher().say
+        self._say = say
         self._run: Run | None = None
         self.stopped = False
 
