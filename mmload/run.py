@@ -99,7 +99,7 @@ class Run:
         plan = prepare.schedule(scenario)
         connections = connections_needed(scenario, plan)
         open_files.allow(connections)
-        folder = RunDir.create(_folder(scenario))
+        folder = RunDir.create(Path(scenario.out or new_folder(scenario.name)))
         with ExitStack() as stack:
             stack.callback(folder.discard_if_empty)
             if scenario.url is not None and self.options.server is None:
@@ -296,11 +296,10 @@ def _on_disk(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _folder(scenario: Scenario) -> Path:
-    if scenario.out is not None:
-        return Path(scenario.out)
+def new_folder(name: str) -> Path:
+    """A folder that is not there yet, in `runs/`: the time, and the name."""
     stamp = datetime.fromtimestamp(wall_ns() / NS_PER_S).strftime("%Y%m%d-%H%M%S")
-    base = Path("runs") / f"{stamp}-{scenario.name}"
+    base = Path("runs") / f"{stamp}-{name}"
     folder, k = base, 1
     while folder.exists():
         k += 1

@@ -24,6 +24,7 @@ AROUND: Final = (0.9, 1.1)  # of the predicted capacity, where the limit most li
 MOST_STEP: Final = 8.0  # a prediction may be far off
 INVALID_TRIES: Final = 2
 DIGITS: Final = 3  # of a rate
+PILOT: Final = 0.0  # a start that a few requests one at a time have to find
 
 
 class Trial(NamedTuple):
@@ -38,7 +39,7 @@ class Trial(NamedTuple):
 class Rule:
     """`precision` .05: the ends of the interval are at most 5 % apart."""
 
-    start: float = 1.0
+    start: float = PILOT
     precision: float = 0.05
     factor: float = 2.0
     repeats: int = 3

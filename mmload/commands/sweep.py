@@ -18,8 +18,9 @@ from mmload.flags import flags_of, given, spread
 from mmload.load.reach import reach_from
 from mmload.report.live import Quiet, watcher
 from mmload.report.sweep_files import write_sweep
+from mmload.report.sweep_markdown import render_sweep_markdown
 from mmload.report.sweep_terminal import render_sweep
-from mmload.run import Options
+from mmload.run import Options, new_folder
 from mmload.rundir import machine_facts
 from mmload.scenario import Scenario
 from mmload.scenario_file import load_scenario
@@ -131,10 +132,8 @@ def sweep(
             _print_plan(plan)
             return 0
         now = datetime.fromtimestamp(wall_ns() / NS_PER_S, UTC)
-        saved = Saved(
-            started_at=now.isoformat("T", "seconds"), machine=machine_facts(), plan=plan
-        )
-        state = State.begin(out or _folder(plan.name, now), saved)
+        saved = Saved(started_at=now.isoformat("T", "seconds"), machine=machine_facts(), plan=plan)
+        state = State.begin(out or new_folder(plan.name), saved)
     return _execute(state, options, as_json=as_json, quiet=quiet)
 
 
@@ -149,9 +148,7 @@ def _execute(state: State, options: Options, *, as_json: bool, quiet: bool) -> i
             f" do, about {duration(about.seconds)}{'' if about.known else ' or more'}; in"
             f" {state.path}"
         )
-    execution = Execution(
-        state, options, tells.say, lambda: plain or watcher(quiet=False)
-    )
+    execution = Execution(state, options, tells.say, lambda: plain or watcher(quiet=False))
     signs = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(sign, lambda _sign, _frame: execution.stop()) for sign in signs]
     try:
@@ -161,12 +158,7 @@ def _execute(state: State, options: Options, *, as_json: bool, quiet: bool) -> i
     finally:
         for sign, handler in zip(signs, before, strict=True):
             signal.signal(sign, handler)
-    summary = summary_of(state)
-    write_sweep(state.path, summary)
-    if as_json:
-        print(json.dumps(summary, allow_nan=False, indent=1))
-    else:
-        render_sweep(summary, color=sys.stdout.isatty(), folder=str(state.path))
+    summary = _report(state, as_json=as_json, markdown=False)
     if execution.stopped:
         raise Interrupted(
             f"interrupted after {len(state.saved.ended)} of {summary['planned_runs']} runs, which"
@@ -174,6 +166,28 @@ def _execute(state: State, options: Options, *, as_json: bool, quiet: bool) -> i
             f"go on with `mmload sweep --resume {state.path}`",
         )
     return 0 if summary["runs"]["done"] else InvalidRun.exit_code
+
+
+def report_again(path: Path, *, as_json: bool, markdown: bool) -> int:
+    """`mmload report` of a sweep's folder."""
+    _report(State.load(path), as_json=as_json, markdown=markdown)
+    return 0
+
+
+def _report(state: State, *, as_json: bool, markdown: bool) -> dict[str, Any]:
+    """Writes the sweep's files, as far as the disk takes them, and prints its report."""
+    summary = summary_of(state)
+    try:
+        write_sweep(state.path, summary)
+    except OSError as error:
+        print(f"mmload: {state.path}: not written: {error.strerror}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(summary, allow_nan=False, indent=1))
+    elif markdown:
+        print(render_sweep_markdown(summary), end="")
+    else:
+        render_sweep(summary, color=sys.stdout.isatty(), folder=str(state.path))
+    return summary
 
 
 # -- the plan ----------------------------------------------------------------------------------
@@ -294,17 +308,10 @@ def _share(flag: str, value: Any) -> float:
     except ValueError:
         number = -1.0
     if not 0 < number <= 0.5:
-        raise UsageError(f"{flag} {text!r} is not allowed: a share from above 0 to 50%", "as in 10%")
+        raise UsageError(
+            f"{flag} {text!r} is not allowed: a share from above 0 to 50%", "as in 10%"
+        )
     return number
-
-
-def _folder(name: str, now: datetime) -> Path:
-    base = Path("runs") / f"{now.astimezone().strftime('%Y%m%d-%H%M%S')}-{name}"
-    folder, k = base, 1
-    while folder.exists():
-        k += 1
-        folder = base.with_name(f"{base.name}-{k}")
-    return folder
 
 
 def _print_plan(plan: Plan) -> None:

@@ -38,7 +38,7 @@ def runs(made: Section) -> Figure | None:
         return None
     values = [v for p in points for v in p["objective_each_ms"]]
     factor, in_unit = unit(values)
-    rows = [label(p["label"]) for p in points]
+    rows = [label(p["values"]) for p in points]
     each: Figure = {
         "type": "scatter",
         "mode": "markers",
@@ -63,7 +63,7 @@ def runs(made: Section) -> Figure | None:
         max(SHORTEST, ROW * len(points)),
         [each, middle],
         xaxis=axis(f"{made['objective']['title']}, {in_unit}", **_logarithmic(wide)),
-        yaxis=_rows(),
+        yaxis=_rows(label(sweep_words.axes_title(made))),
     )
 
 
@@ -137,7 +137,7 @@ def effects(made: Section) -> Figure | None:
             tickvals=ticks,
             ticktext=[sweep_words.change(t) if t != 1 else "none" for t in ticks],
         ),
-        yaxis=_rows(categoryarray=names),
+        yaxis=_rows("", categoryarray=names),
     )
 
 
@@ -164,9 +164,7 @@ def _heat(
     made: Section, down: Section, across: Section, fixed: list[tuple[Section, Any]]
 ) -> Figure | None:
     points = [p for p in made["points"] if all(_value(p, one) == v for one, v in fixed)]
-    cells = {
-        (_key(_value(p, down)), _key(_value(p, across))): p for p in points if p["valid_runs"]
-    }
+    cells = {(_key(_value(p, down)), _key(_value(p, across))): p for p in points if p["valid_runs"]}
     panels = []
     for title, pick, form in _panels(made):
         grid = [
@@ -280,13 +278,16 @@ def split(made: Section) -> Figure | None:
             "type": "bar",
             "orientation": "h",
             "name": PHASE_TITLES[phase],
-            "y": [label(p["label"]) for p in points],
+            "y": [label(p["values"]) for p in points],
             "x": [(p["phases_ms"].get(phase) or 0) / factor for p in points],
             "hovertemplate": f"%{{y}}: %{{x:.4~g}} {in_unit}<extra>{PHASE_TITLES[phase]}</extra>",
             "marker": {"color": palette.PHASE_COLOURS[phase], "line": {"width": 0}},
         }
         for phase in PHASES
-        if any((p["phases_ms"].get(phase) or 0) > 0.004 * t for p, t in zip(points, totals))
+        if any(
+            (p["phases_ms"].get(phase) or 0) > 0.004 * t
+            for p, t in zip(points, totals, strict=True)
+        )
     ]
     return figure(
         "Where the mean request's time goes",
@@ -295,7 +296,7 @@ def split(made: Section) -> Figure | None:
         barmode="stack",
         bargap=0.3,
         xaxis=axis(f"time since the intended send time, {in_unit}"),
-        yaxis=_rows(),
+        yaxis=_rows(label(sweep_words.axes_title(made))),
     )
 
 
@@ -312,7 +313,7 @@ def pareto(made: Section) -> Figure | None:
         "name": "point",
         "x": [p["cost"] for p in priced],
         "y": [p["objective_ms"] / factor for p in priced],
-        "text": [label(p["label"]) for p in priced],
+        "text": [label(p["values"]) for p in priced],
         "hovertemplate": f"%{{text}}: %{{y:.4~g}} {in_unit}, cost %{{x:.3~g}}<extra></extra>",
         "marker": {"size": 9, "color": palette.SERIES_COLOURS[0], "opacity": 0.6},
     }
@@ -333,7 +334,11 @@ def pareto(made: Section) -> Figure | None:
                 "textfont": {"size": 11},
                 "hoverinfo": "skip",
                 "cliponaxis": False,
-                "line": {"color": palette.INK, "width": 1.5, "dash": palette.SERIES_DASHES[number % 6]},
+                "line": {
+                    "color": palette.INK,
+                    "width": 1.5,
+                    "dash": palette.SERIES_DASHES[number % 6],
+                },
                 "marker": {"size": 10, "color": palette.INK, "symbol": "diamond"},
             }
         )
@@ -350,8 +355,8 @@ def pareto(made: Section) -> Figure | None:
     )
 
 
-def _rows(**more: Any) -> Figure:
-    return axis("", type="category", autorange="reversed", showgrid=False, ticks="", **more)
+def _rows(title: str, **more: Any) -> Figure:
+    return axis(title, type="category", autorange="reversed", showgrid=False, ticks="", **more)
 
 
 def _logarithmic(wide: bool) -> dict[str, Any]:

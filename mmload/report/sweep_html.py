@@ -74,7 +74,9 @@ def _keys(made: Section) -> Html:
     none = ", ".join(made["no_effect"]) or "none shown"
     keys.append(("axes without effect", none, f"within {made['no_effect_within']:.0%}"))
     noise = numbers.percent(made["noise"])
-    keys.append(("noise between repeats", noise, f"{numbers.plural(made['repeats'], 'repeat')} a point"))
+    keys.append(
+        ("noise between repeats", noise, f"{numbers.plural(made['repeats'], 'repeat')} a point")
+    )
     runs = made["runs"]
     keys.append(("valid runs", numbers.count(runs["done"]), f"of {made['planned_runs']} planned"))
     return tag(
@@ -148,7 +150,7 @@ def _points(made: Section) -> Html:
     best = sweep_words.best_points(made)
     rows = [
         [
-            tag("b", point["label"]) if point["point"] in best else point["label"],
+            tag("b", point["values"]) if point["point"] in best else point["values"],
             numbers.count(point["valid_runs"]),
             *(numbers.ms(point["ttft_ms"][q]) for q in ("p50", "p90", "p99")),
             sweep_words.queue(point),
@@ -159,7 +161,18 @@ def _points(made: Section) -> Html:
         ]
         for point in made["points"]
     ]
-    head = ("", "runs", "TTFT p50", "p90", "p99", "queue", "util.", "capacity/s", "answers/s", "cores")
+    head = (
+        "",
+        "runs",
+        "TTFT p50",
+        "p90",
+        "p99",
+        "queue",
+        "util.",
+        "capacity/s",
+        "answers/s",
+        "cores",
+    )
     note = (
         "Medians over the valid runs; bold is the recommended setting. Capacity: what the busiest"
         " stage's width and service time imply. Cores: CPU time of the server's processes over the"
@@ -173,7 +186,7 @@ def _phases(made: Section) -> Html:
     names = [name for name in PHASE_TITLES if any(p["phases_ms"].get(name) for p in points)]
     rows = [
         [
-            point["label"],
+            point["values"],
             *(numbers.ms(point["phases_ms"].get(name)) for name in names),
             point["bottleneck"] or numbers.NONE,
         ]
@@ -181,7 +194,10 @@ def _phases(made: Section) -> Html:
     ]
     if not rows:
         return tag("p", "No split: no request has spans from inside the server.", class_="muted")
-    return table(("", *(PHASE_TITLES[name] for name in names), "bottleneck"), [("", rows)])
+    return table(
+        (sweep_words.axes_title(made), *(PHASE_TITLES[name] for name in names), "bottleneck"),
+        [("", rows)],
+    )
 
 
 def _pareto(made: Section) -> Html:

@@ -64,7 +64,9 @@ def _effects(page: Page, made: Section) -> None:
     table = page.columns("axis", "verdict", "value", "change", "95% interval", "p (Holm)")
     for effect in made["effects"]:
         verdict = sweep_words.VERDICTS[effect["verdict"]]
-        page.row(table, [effect["name"], verdict, sweep_words.value(effect["reference"]), "", "", ""])
+        page.row(
+            table, [effect["name"], verdict, sweep_words.value(effect["reference"]), "", "", ""]
+        )
         for level in effect["levels"]:
             cells = [
                 *("", "", sweep_words.value(level["value"]), sweep_words.change(level["ratio"])),
@@ -78,11 +80,11 @@ def _effects(page: Page, made: Section) -> None:
 
 def _points(page: Page, made: Section) -> None:
     titles = ("p50", "p90", "p99", "queue", "util.", "capacity/s", "cores")
-    table = page.columns("point", *titles)
+    table = page.columns("", *titles)
     best = sweep_words.best_points(made)
     for point in made["points"]:
         cells = [
-            point["label"],
+            point["values"],
             *(numbers.ms(point["ttft_ms"][q]) for q in ("p50", "p90", "p99")),
             sweep_words.queue(point),
             numbers.rate(point["utilisation"]),
@@ -90,7 +92,7 @@ def _points(page: Page, made: Section) -> None:
             numbers.rate(point["cpu_cores"]),
         ]
         page.row(table, cells, mark=">" if point["point"] in best else " ")
-    page.heading("Points", "TTFT; medians over the valid runs; > is the setting above")
+    page.heading("Points", f"TTFT of {sweep_words.axes_title(made)}; medians; > as above")
     page.put(table)
 
 
@@ -98,14 +100,14 @@ def _phases(page: Page, made: Section) -> None:
     points = [point for point in made["points"] if point["phases_ms"]]
     if not points:
         return
-    table = page.columns("point", *(PHASE_TITLES[p] for p in SHOWN_PHASES), "rest", "bottleneck")  # type: ignore[index]
+    table = page.columns("", *(PHASE_TITLES[p] for p in SHOWN_PHASES), "rest", "bottleneck")  # type: ignore[index]
     for point in points:
         phases = point["phases_ms"]
         rest = sum(ms for name, ms in phases.items() if name not in SHOWN_PHASES and ms)
         cells = [numbers.ms(phases.get(name)) for name in SHOWN_PHASES]
         page.row(
             table,
-            [point["label"], *cells, numbers.ms(rest), get(point, "bottleneck") or numbers.NONE],
+            [point["values"], *cells, numbers.ms(rest), get(point, "bottleneck") or numbers.NONE],
         )
-    page.heading("Where the time goes", "of the mean request")
+    page.heading("Where the time goes", f"mean request of {sweep_words.axes_title(made)}")
     page.put(table)

@@ -91,6 +91,11 @@ def value(given: Any) -> str:
     return str(given)
 
 
+def axes_title(made: Section) -> str:
+    """What the short labels of points (`values`) are values of."""
+    return " / ".join(axis["name"] for axis in made["axes"] if axis["varies"]) or "the point"
+
+
 def best_points(made: Section) -> set[int]:
     """Points of the recommended setting."""
     number = get(made, "recommendation", "setting")

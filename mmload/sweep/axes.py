@@ -253,7 +253,9 @@ def known(names: Iterable[str], allowed: Collection[str], where: str) -> None:
         close = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
         raise UsageError(
             f"{where} {name}: there is no such name",
-            f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(sorted(allowed))}",
+            f"did you mean {' or '.join(close)}?"
+            if close
+            else f"known: {', '.join(sorted(allowed))}",
         )
 
 

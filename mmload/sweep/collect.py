@@ -29,13 +29,12 @@ def summary_of(state: State) -> dict[str, Any]:
 def _outcome(state: State, ended: Ended) -> tuple[Outcome, dict[str, Any]]:
     path = state.folder(ended.work)
     folder = str(path.relative_to(state.path))
-    if ended.status != "done":
+    if ended.status not in ("done", "invalid"):
         return Outcome(ended.work, folder, ended.status, ended.reason), {}
     try:
         summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
         if not summary["valid"]:
-            reason = (summary["invalid_reasons"] or ["no reason was recorded"])[0]
-            return Outcome(ended.work, folder, "invalid", reason), summary["run"]
+            return Outcome(ended.work, folder, "invalid", ended.reason), summary["run"]
         objective = parse_measure(state.plan.objective, "--objective")
         found = figures(summary, objective, ended.cpu_cores)
         return Outcome(ended.work, folder, "done", "", found), summary["run"]

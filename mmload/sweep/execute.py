@@ -1,6 +1,7 @@
 """Does the runs of a sweep that are left, one after the other, and writes down how each ended.
 
 A run that fails, or a value that the server refuses, is a result with its reason; the others go on.
+An INVALID run, whose load was not the one asked for, is made once more behind its block.
 `stop()` ends the run under way, which is then not counted and is made again when the sweep is
 resumed. Only a whole block without a single run that worked ends the sweep early.
 """
@@ -50,7 +51,8 @@ class Execution:
         total = len(state.plan.points) * state.plan.repeats
         while (left := state.left()) and not self.stopped:
             work = left[0]
-            if work.repeat > 1 and not any(one.status == "done" for one in state.saved.ended):
+            statuses = {one.status for one in state.saved.ended}
+            if work.repeat > 1 and not statuses & {"done", "invalid"}:
                 self._say("no run of the first block worked: the sweep ends here")
                 return
             self._say(self._announcement(work, total - len(left) + 1, total, left))
@@ -114,6 +116,8 @@ class Execution:
             return None
         if run.unwritten:
             return ended("failed", f"not all could be written: {run.unwritten}")
+        if not analysis.summary["valid"]:
+            return ended("invalid", analysis.summary["invalid_reasons"][0], watch.cores)
         return ended("done", cores=watch.cores)
 
 

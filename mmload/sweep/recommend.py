@@ -62,6 +62,7 @@ def recommend(table: Table, title: str) -> dict[str, Any] | None:
         )
     return {
         "verdict": verdict,
+        "headline": f"{lead}: {title} {_ms(best_ms)}{over}, {margins[0]}.",
         "sentence": sentence,
         "setting": best.number,
         "label": best.label,

@@ -22,17 +22,19 @@ from mmload.rundir import RunDir
 from mmload.sweep.plan import FORMAT, Plan, Work, differences
 
 FILE: Final = "sweep.json"
-Status = Literal["done", "failed", "refused"]
+Status = Literal["done", "invalid", "failed", "refused"]
+TRIES: Final = 2  # of a run whose measurement turns out INVALID
 
 
 class Ended(msgspec.Struct, kw_only=True):
-    """How one run ended: done (VALID or not), failed (with the reason), refused by the server."""
+    """How one run ended: done, INVALID, failed, or refused by the server; with the reason."""
 
     point: int
     repeat: int
     status: Status
     reason: str = ""
     elapsed_s: float = 0.0
+    tries: int = 1
     cpu_cores: float | None = None  # that the server used while requests arrived
 
     @property
@@ -112,16 +114,23 @@ class State:
         RunDir(self.path).write_json(FILE, self.saved)
 
     def left(self) -> list[Work]:
-        """The runs still to do, in the plan's order."""
-        ended = {one.work for one in self.saved.ended}
-        return [work for work in self.plan.order() if work not in ended]
+        """The runs still to do, in the plan's order; INVALID ones once more behind their block."""
+        ended = {one.work: one for one in self.saved.ended}
+        left = [work for work in self.plan.order() if work not in ended]
+        again = [w for w, one in ended.items() if one.status == "invalid" and one.tries < TRIES]
+        return sorted([*left, *again], key=lambda work: work.repeat)  # stable: the order stays
 
     def finish(self, ended: Ended) -> None:
+        """Writes down how a run ended, in the place of an earlier try of it."""
+        before = next((one for one in self.saved.ended if one.work == ended.work), None)
+        if before is not None:
+            ended.tries += before.tries
+            self.saved.ended.remove(before)
         self.saved.ended.append(ended)
         self.save()
 
     def forget_failed(self) -> int:
-        """Lets runs that failed be run again; their folders are moved aside. How many."""
+        """Lets runs that were not valid be run again; their folders are moved aside. How many."""
         again = [one for one in self.saved.ended if one.status != "done"]
         self.saved.ended = [one for one in self.saved.ended if one.status == "done"]
         self.save()
@@ -139,7 +148,7 @@ class State:
                 path.rmdir()  # an empty one is no loss
         if path.exists():
             k = 1
-            while (aside := path.with_name(f"{path.name}.unfinished-{k}")).exists():
+            while (aside := path.with_name(f"{path.name}.earlier-{k}")).exists():
                 k += 1
             path.rename(aside)
         return path

@@ -138,7 +138,7 @@ def _sentence(
     if ended < planned:
         parts.append(f"Not finished: {ended} of {planned} runs.")
     if advice is not None:
-        parts.append(advice["sentence"])
+        parts.append(advice["headline"])
     elif not any(point["valid_runs"] for point in points):
         parts.append("No run is VALID, so nothing can be said.")
     else:
@@ -147,9 +147,9 @@ def _sentence(
         parts.append(f"No effect: {', '.join(without)}.")
     if unknown := [e["name"] for e in effects if e["verdict"] == "cant_tell"]:
         parts.append(f"Can't tell: {', '.join(unknown)}.")
-    lost = [p["label"] for p in points if p["reasons"] and not p["valid_runs"]]
+    lost = sum(1 for p in points if p["reasons"] and not p["valid_runs"])
     if lost and ended == planned:
-        parts.append(f"Without a valid run: {'; '.join(lost)}.")
+        parts.append(f"{lost} of {len(points)} points without a valid run.")
     return " ".join(parts)
 
 

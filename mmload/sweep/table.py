@@ -98,10 +98,8 @@ class Table:
         return self._cost(point)
 
     def _cost_rule(self) -> tuple[str, Callable[[int], float | None]]:
-        """What a point costs: CPU seconds a second where the runs saw them, else what was given."""
-        seen = [self.median(p, lambda one: one.cpu_cores) for p in self.by_point if self.figures(p)]
-        if seen and all(value is not None for value in seen):
-            return "CPU cores used", lambda p: self.median(p, lambda one: one.cpu_cores)
+        """What a point costs: the workers and threads it was given; without such axes, the CPU time
+        that its runs used."""
         counts = [
             axis
             for axis in self.design.varying
@@ -109,12 +107,15 @@ class Table:
             and any(word in axis.name.lower() for word in _COUNTS)
             and all(str(value).isdigit() and int(str(value)) > 0 for value in axis.values)
         ]
-        if not counts:
-            return "", lambda _: None
-        points = {p.number: p for p in self.design.points}
-        return " x ".join(axis.name for axis in counts), lambda p: float(
-            math.prod(int(str(points[p].value(axis))) for axis in counts)
-        )
+        if counts:
+            points = {p.number: p for p in self.design.points}
+            return " x ".join(axis.name for axis in counts), lambda p: float(
+                math.prod(int(str(points[p].value(axis))) for axis in counts)
+            )
+        seen = [self.median(p, lambda one: one.cpu_cores) for p in self.by_point if self.figures(p)]
+        if seen and all(value is not None for value in seen):
+            return "CPU cores used", lambda p: self.median(p, lambda one: one.cpu_cores)
+        return "", lambda _: None
 
     # -- as data -------------------------------------------------------------------------------
 
@@ -132,6 +133,7 @@ class Table:
         return {
             "point": number,
             "label": self.design.label(point),
+            "values": " / ".join(show(point.value(axis)) for axis in self.design.varying),
             "set": point.set,
             "env": point.env,
             "load": point.load,
