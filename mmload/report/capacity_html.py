@@ -9,7 +9,7 @@ import yaml
 
 from mmload.report import capacity_words, numbers, palette
 from mmload.report.capacity_words import Section
-from mmload.report.figures import Figure, axis, unit
+from mmload.report.figures import Figure, axis, unit, wide_axis
 from mmload.report.figures import figure as chart
 from mmload.report.markup import Html, facts, join, table, tag
 from mmload.report.page import figure, footer, page, section
@@ -63,7 +63,6 @@ def latency(made: Section) -> Figure:
         for number, q in enumerate(QUANTILES)
     ]
     values = [row[f"{q}_ms"] for row in rows for q in QUANTILES if row[f"{q}_ms"]]
-    wide = bool(values) and max(values) > 8 * min(values)
     title = made["metric"].upper()
     return chart(
         f"{title} against rate; the band is the interval found",
@@ -71,9 +70,7 @@ def latency(made: Section) -> Figure:
         data,
         **_marks(made),
         xaxis=axis("requests/s"),
-        yaxis=axis(
-            f"{title}, {in_unit}", **({"type": "log", "rangemode": "normal"} if wide else {})
-        ),
+        yaxis=axis(f"{title}, {in_unit}", **wide_axis([v / factor for v in values])),
     )
 
 
@@ -102,7 +99,7 @@ def goodput(made: Section) -> Figure:
         },
     ]
     return chart(
-        f"Requests/s that met {' and '.join(made['slos'])}".replace("<", "&lt;"),
+        f"Requests/s that met {' and '.join(made['slos'])}",
         220,
         data,
         **_marks(made),
@@ -158,7 +155,8 @@ def _header(made: Section) -> Html:
 
 def _verdict(made: Section) -> Html:
     bad = made["reached"] is False or made["interval"]["passing_qps"] is None
-    word = "\u2717 Not reached" if made["reached"] is False else "Capacity"
+    word = "\u2713 Confirmed" if made["ended"] == "confirmed" else "Not confirmed"
+    word = "\u2717 Not reached" if made["reached"] is False else word
     said = tag("p", tag("strong", word), made["sentence"])
     return tag("div", said, class_=f"verdict {'invalid' if bad else 'valid'}", role="status")
 

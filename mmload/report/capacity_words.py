@@ -64,6 +64,6 @@ def knee(made: Section) -> str:
 
 
 def why(runs: list[Section], rate: float) -> str:
-    """Why a rate does not pass: the first reason of its runs."""
-    reasons = [r for run in runs if run["rate"] == rate for r in run["reasons"]]
-    return reasons[0] if reasons else ""
+    """Why a rate fails: what the first of its failing runs says."""
+    failed = (run for run in runs if run["rate"] == rate and run["verdict"] == "fail")
+    return "; ".join(reason.rstrip(".") for reason in next(failed, {"reasons": []})["reasons"])

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from mmload.hook.stages import PHASE_TITLES, PHASES
 from mmload.report import numbers, palette, sweep_words
-from mmload.report.figures import Figure, axis, figure, label, unit
+from mmload.report.figures import WIDE_SPAN, Figure, axis, figure, label, unit, wide_axis
 from mmload.report.sweep_words import Section
 
 # Light enough for dark text on every step; one hue, so that it reads in grey too.
 SCALE: Final = [[0.0, "#f4f8fb"], [0.5, "#b5d3ea"], [1.0, "#5b9fd0"]]
 ROW: Final = 26
 CELL: Final = 40
-LOG_FROM: Final = 8  # a span of values wider than this is drawn on a logarithmic axis
+LEAST_SPAN: Final = 0.6  # of the shades, relative to the values
 SHORTEST: Final = 120
 
 
@@ -57,13 +57,14 @@ def runs(made: Section) -> Figure | None:
         "marker": {"symbol": "line-ns", "size": 16, "line": {"width": 2.5, "color": palette.INK}},
         "hovertemplate": f"median %{{x:.4~g}} {in_unit}<extra></extra>",
     }
-    wide = max(values) > LOG_FROM * min(values)
     return figure(
-        f"{made['objective']['title']} of every valid run",
+        f"{made['objective']['title']} of every valid run, by {sweep_words.axes_title(made)}",
         max(SHORTEST, ROW * len(points)),
         [each, middle],
-        xaxis=axis(f"{made['objective']['title']}, {in_unit}", **_logarithmic(wide)),
-        yaxis=_rows(label(sweep_words.axes_title(made))),
+        xaxis=axis(
+            f"{made['objective']['title']}, {in_unit}", **wide_axis([v / factor for v in values])
+        ),
+        yaxis=_rows(),
     )
 
 
@@ -137,7 +138,7 @@ def effects(made: Section) -> Figure | None:
             tickvals=ticks,
             ticktext=[sweep_words.change(t) if t != 1 else "none" for t in ticks],
         ),
-        yaxis=_rows("", categoryarray=names),
+        yaxis=_rows(categoryarray=names),
     )
 
 
@@ -240,11 +241,12 @@ def _panels(made: Section) -> list[tuple[str, Any, Any]]:
 
 def _panel(down: Section, across: Section, grid: list[list[Any]], form: Any, n: str) -> Figure:
     known = [v for row in grid for v in row if v is not None]
-    wide = min(known) > 0 and max(known) > LOG_FROM * min(known)
+    wide = min(known) > 0 and max(known) > WIDE_SPAN * min(known)
     shades = [[math.log10(v) if wide and v else v for v in row] for row in grid]
     low, high = (f(v for row in shades for v in row if v is not None) for f in (min, max))
-    if high - low < 0.05 * abs(high) and not wide:  # a trifle must not look like a difference
-        low, high = low - abs(high) * 0.5, high + abs(high) * 0.5
+    if not wide and high - low < LEAST_SPAN * high:  # a trifle must not look like a difference
+        middle = (low + high) / 2
+        low, high = middle - LEAST_SPAN * middle / 2, middle + LEAST_SPAN * middle / 2
     return {
         "type": "heatmap",
         "x": [sweep_words.value(v) for v in across["values"]],
@@ -254,6 +256,7 @@ def _panel(down: Section, across: Section, grid: list[list[Any]], form: Any, n: 
         "zmax": high if high > low else low + 1,
         "text": [["" if v is None else form(v) for v in row] for row in grid],
         "texttemplate": "%{text}",
+        "textfont": {"color": palette.INK},
         "hovertemplate": "%{y} / %{x}: %{text}<extra></extra>",
         "colorscale": SCALE,
         "showscale": False,
@@ -290,13 +293,13 @@ def split(made: Section) -> Figure | None:
         )
     ]
     return figure(
-        "Where the mean request's time goes",
+        f"Where the mean request's time goes, by {sweep_words.axes_title(made)}",
         max(SHORTEST, ROW * len(points)),
         bars,
         barmode="stack",
         bargap=0.3,
         xaxis=axis(f"time since the intended send time, {in_unit}"),
-        yaxis=_rows(label(sweep_words.axes_title(made))),
+        yaxis=_rows(),
     )
 
 
@@ -322,6 +325,7 @@ def pareto(made: Section) -> Figure | None:
         on = sorted((points[n] for n in front), key=lambda p: p["cost"])
         if not on:
             continue
+        half = max(p["cost"] for p in priced) / 2
         data.append(
             {
                 "type": "scatter",
@@ -330,7 +334,7 @@ def pareto(made: Section) -> Figure | None:
                 "x": [p["cost"] for p in on],
                 "y": [p["objective_ms"] / factor for p in on],
                 "text": [f"  {label(p['label'])}" for p in on],
-                "textposition": "top right",
+                "textposition": [f"top {'left' if p['cost'] > half else 'right'}" for p in on],
                 "textfont": {"size": 11},
                 "hoverinfo": "skip",
                 "cliponaxis": False,
@@ -350,17 +354,13 @@ def pareto(made: Section) -> Figure | None:
         xaxis=axis(label(made["pareto"]["cost_title"])),
         yaxis=axis(
             f"{made['objective']['title']}, {in_unit}",
-            **_logarithmic(max(values) > LOG_FROM * min(values)),
+            **wide_axis([v / factor for v in values]),
         ),
     )
 
 
-def _rows(title: str, **more: Any) -> Figure:
-    return axis(title, type="category", autorange="reversed", showgrid=False, ticks="", **more)
-
-
-def _logarithmic(wide: bool) -> dict[str, Any]:
-    return {"type": "log", "rangemode": "normal"} if wide else {}
+def _rows(**more: Any) -> Figure:
+    return axis("", type="category", autorange="reversed", showgrid=False, ticks="", **more)
 
 
 def _value(point: Section, one: Section) -> Any:

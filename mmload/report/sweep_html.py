@@ -65,7 +65,7 @@ def _keys(made: Section) -> Html:
     advice = made["recommendation"] or {}
     keys: list[tuple[str, str, str]] = []
     if advice:
-        keys.append((f"{title}, best", numbers.ms(advice["score_ms"]), advice["label"]))
+        keys.append((f"{title}, best", numbers.ms(advice["score_ms"]), advice["best_label"]))
         reference = advice.get("reference")
         found = next((s for s in made["settings"] if s["is_reference"]), None)
         if reference and found:
@@ -162,7 +162,7 @@ def _points(made: Section) -> Html:
         for point in made["points"]
     ]
     head = (
-        "",
+        sweep_words.axes_title(made),
         "runs",
         "TTFT p50",
         "p90",

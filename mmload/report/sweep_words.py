@@ -124,6 +124,10 @@ def p_value(p: float | None) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def cost(given: float) -> str:
+    return numbers.count(given) if given == int(given) else numbers.digits(given)
+
+
 def failures(made: Section) -> list[Fact]:
     """Points with runs that are not valid, and the reasons."""
     return [(p["label"], "; ".join(p["reasons"])) for p in made["points"] if p["reasons"]]
@@ -138,7 +142,7 @@ def pareto(made: Section) -> list[str]:
         if front:
             names = ", then ".join(
                 f"{points[n]['label']} ({numbers.ms(points[n]['objective_ms'])} for"
-                f" {numbers.digits(points[n]['cost'])})"
+                f" {cost(points[n]['cost'])})"
                 for n in front
             )
             said.append(f"{title} against {made['pareto']['cost_title']}: {names}.")

@@ -67,8 +67,9 @@ class Execution:
         point = plan.points[work.point]
         about = estimate(plan, left, overhead_s(self._state))
         more = "" if about.known else " or more"
+        again = ", once more" if any(one.work == work for one in self._state.saved.ended) else ""
         return (
-            f"run {number} of {total}: {plan.design.label(point)}, repeat {work.repeat};"
+            f"run {number} of {total}: {plan.design.label(point)}, repeat {work.repeat}{again};"
             f" about {duration(about.seconds)}{more} to go"
         )
 

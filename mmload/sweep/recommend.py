@@ -46,26 +46,33 @@ def recommend(table: Table, title: str) -> dict[str, Any] | None:
         )
     elif reference is second:
         margins[0] = margins[0].replace("the next (", f"the next, {reference_word} (", 1)
+    use = best
+    if verdict == "no_difference_shown":
+        use = reference if reference in (best, *equals) else cheapest or best
     over = f", geometric mean over {len(table.loads)} loads" if len(table.loads) > 1 else ""
-    lead = {
-        "wins": f"Use {best.label}",
-        "beats_default": f"Use {best.label}, or one that is not shown to be slower",
-        "no_difference_shown": f"No difference shown. Lowest was {best.label}",
-    }[verdict]
-    if reference is best and verdict == "wins":
-        lead = f"Keep {reference_word}, {best.label}"
-    sentence = f"{lead}: {title} {_ms(best_ms)}{over}; {'; '.join(margins)}."
-    if equals and cheapest is not None and cheapest is not best:
+    lowest = f"{title} {_ms(best_ms)}{over}"
+    if verdict == "no_difference_shown":
+        keep = f"keep {use.label}" if use is reference else f"{use.label} will do"
+        lead = f"No difference shown, {keep}. The lowest was {best.label}: {lowest}"
+    elif verdict == "beats_default":
+        lead = f"Use {best.label}, or one that is not shown to be slower: {lowest}"
+    else:
+        lead = f"{'Keep' if best is reference else 'Use'} {best.label}: {lowest}"
+    sentence = f"{lead}; {'; '.join(margins)}."
+    if equals and cheapest is not None and cheapest not in (best, use):
         sentence += (
             f" Of the {len(equals)} not shown to be slower, {cheapest.label} costs least"
             f" ({table.cost_title})."
         )
+    shown_margin = margins[-1] if verdict == "beats_default" else margins[0]
     return {
         "verdict": verdict,
-        "headline": f"{lead}: {title} {_ms(best_ms)}{over}, {margins[0]}.",
+        "headline": f"{lead}, {shown_margin}.",
         "sentence": sentence,
-        "setting": best.number,
-        "label": best.label,
+        "setting": use.number,
+        "label": use.label,
+        "best": best.number,
+        "best_label": best.label,
         "score_ms": rounded(best_ms),
         "next": {"setting": second.number, "label": second.label}
         | change_data(over_next, over_next.p if over_next else None),
