@@ -50,7 +50,8 @@ class SpanSource:
             return
         pause(FLUSH_WAIT_S)
         for source in sorted(self.folder.glob("*.jsonl")):
-            lines = [line for line in source.open("rb") if _belongs(line, origin_ns)]
+            with source.open("rb") as written:
+                lines = [line for line in written if _belongs(line, origin_ns)]
             if any(line.startswith(b'{"request_id"') for line in lines):
                 (self.run.spans_path / source.name).write_bytes(b"".join(lines))
 

@@ -38,6 +38,7 @@ class ServerPlan:
     env: Mapping[str, str] = field(default_factory=dict)
     cpus: tuple[int, ...] = ()  # none: all
     ready_timeout_s: float = 600.0
+    patience_s: float = 15.0  # for the server to end by itself, and then for its children
     traced: bool = True
 
     def words(self) -> str:
@@ -76,6 +77,7 @@ class EmbeddedPlan(ServerPlan):
             env={**self.env, FOLDER_VARIABLE: spans},
             cpus=self.cpus,
             ready_timeout_s=self.ready_timeout_s,
+            patience_s=self.patience_s,
             secrets=secrets_of((), self.env, {}),
             about=About(
                 self.launched(),
@@ -104,7 +106,7 @@ class CommandPlan(ServerPlan):
             )
 
     def words(self) -> str:
-        return shlex.join(hide_words(self.argv))
+        return hide_words(self.argv)
 
     def start(self, folder: Path, reach: Reach) -> Server:
         return PolledServer(
@@ -114,6 +116,7 @@ class CommandPlan(ServerPlan):
             env=self._environment(folder / SPANS),
             cpus=self.cpus,
             ready_timeout_s=self.ready_timeout_s,
+            patience_s=self.patience_s,
             secrets=secrets_of(self.argv, self.env, os.environ),
             about=About(self.launched(), hook=HOOK if self.traced else ""),
         )
