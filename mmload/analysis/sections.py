@@ -225,6 +225,7 @@ def process(one: ServerProcess) -> Section:
         "hook": one.hook,
         "python": one.python,
         "settings": one.settings,
+        "notes": one.notes,
         "lost": one.lost,
     }
 

@@ -37,6 +37,7 @@ now_ns = time.monotonic_ns  # the one clock of the hook; tests put virtual time 
 _current_id: Final = request_id  # `request_id` is also the name of a parameter below
 _writer: Writer | None = None
 _armed: "_Armed | None" = None
+_beginning = False
 _install_lock = threading.RLock()  # a finaliser may come in between on the same thread
 
 
@@ -61,13 +62,17 @@ def arm(role: str) -> bool:
 def note(section: str, **values: Any) -> None:
     """Adds to what this process says of itself: `note("versions", torch="2.13")`, JSON values.
 
-    Sections as `mmload.records.ServerProcess.notes` has them. No secrets, no argv, no environment.
+    Sections as `mmload.records.ServerProcess.notes` has them; None takes a value back. No secrets,
+    no argv, no environment.
     """
     with _install_lock:
         if _writer is not None:
             _writer.describe(notes={section: values})
         elif _armed is not None:
-            _armed.notes.setdefault(section, {}).update(values)
+            said = _armed.notes.setdefault(section, {})
+            said.update(values)
+            for name in [name for name, value in said.items() if value is None]:
+                del said[name]
 
 
 def describe(role: str | None = None, **settings: Any) -> None:
@@ -83,16 +88,18 @@ def describe(role: str | None = None, **settings: Any) -> None:
 
 def _begin() -> Writer | None:
     """The writer of an armed process, when it has something to write."""
-    global _writer, _armed
+    global _writer, _armed, _beginning
     with _install_lock:
-        armed, _armed = _armed, None  # None meanwhile: for a finaliser that ends a span just now
-        if _writer is None and armed is not None:
+        armed = _armed
+        if _writer is None and armed is not None and not _beginning:
+            _beginning = True  # for a finaliser that ends a span on this thread meanwhile
             try:
                 _writer = Writer(armed.folder, armed.role, armed.settings, notes=armed.notes)
                 atexit.register(shutdown)
             except Exception:
-                return None
-        _armed = armed
+                _armed = None
+            finally:
+                _beginning = False
         return _writer
 
 
@@ -307,8 +314,8 @@ def span(
 def _reset_in_child() -> None:
     """After fork: the writer's thread did not come along, its locks may be held, its file is the
     parent's."""
-    global _writer, _install_lock
-    writer, _writer = _writer, None
+    global _writer, _install_lock, _beginning
+    writer, _writer, _beginning = _writer, None, False
     _install_lock = threading.RLock()
     if writer is not None:
         writer.abandon()
