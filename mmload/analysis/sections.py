@@ -120,6 +120,7 @@ def stage(load: StageLoad) -> Section:
         "capacity_qps": rounded(load.capacity_qps),
         "off_cpu_share": rounded(load.off_cpu_share),
         "batched": load.batched,
+        "on_loop": load.on_loop,
         "facts": load.facts,
     }
 
