@@ -117,7 +117,12 @@ class Run:
             links = stack.enter_context(prepare.links(scenario, media, target.host))
             payloads = prepare.payloads(scenario, media, found.model, plan, links)
             self.watcher.say(f"holding {payloads.held_bytes() / 2**20:.1f} MiB of bodies")
-            spans = SpanSource.of(found.trace, folder, embedded=server is not None)
+            spans = SpanSource.of(
+                found.trace,
+                folder,
+                embedded=server is not None,
+                in_response=target.spans_in_response,
+            )
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mmload-")))
             dealer = Dealer(scenario, self.options.reach, target, address, plan, payloads)
             with _on_disk(scratch):

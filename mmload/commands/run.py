@@ -68,6 +68,11 @@ def run(
             "--proxy: leads to a server at a URL, and the embedded one is here",
             "leave out the flag, or give the URL",
         )
+    if reach.spans == "response" and chosen.url is None:
+        raise UsageError(
+            "--spans response: is for a server at a URL; the embedded one writes them into the run",
+            "leave out the flag, or give the URL",
+        )
     settings = server_settings(server)
     options = Options(
         reach=reach,

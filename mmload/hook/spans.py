@@ -24,6 +24,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from mmload.hook import inline
 from mmload.hook.headers import trace_value
 from mmload.hook.thread_meter import ThreadMeter
 from mmload.hook.writer import BUFFER_LIMIT, Writer
@@ -160,6 +161,12 @@ def trace_header() -> str | None:
     return None if writer is None else trace_value(writer.boot_id, writer.folder)
 
 
+def comments(request_id: str) -> bytes:
+    """The request's spans for the end of its event stream, if `inline.ask` was called for it."""
+    writer = _writer
+    return b"" if writer is None else inline.take(request_id, writer.process)
+
+
 def record(
     stage: str,
     start_ns: int,
@@ -186,7 +193,9 @@ def _put(
     if writer is not None:
         name = request_id if request_id is not None else _current_id.get() or ""
         thread = threading.current_thread().name
-        writer.put((name, stage, start_ns, end_ns, thread, phase, facts))
+        span = (name, stage, start_ns, end_ns, thread, phase, facts)
+        writer.put(span)
+        inline.keep(span)
 
 
 class Turn:

@@ -174,11 +174,11 @@ class Writer:
                 self._turn_over()
             self._open()
             process, lost = self.process, self.lost()
-            lines = [] if self._described else [_json({"process": process})]
+            lines = [] if self._described else [process_line(process)]
             if lost != self._lost_written:
                 lines.append(_json({"lost": lost}))
             pid = process["pid"]
-            lines.extend(_span_line(span, pid) for span in batch)
+            lines.extend(span_line(span, pid) for span in batch)
             if lines:
                 self._write("".join(lines).encode())
                 self._described = process is self.process
@@ -241,7 +241,13 @@ def boot_id() -> str:
         return ""
 
 
-def _span_line(span: SpanTuple, pid: int) -> str:
+def process_line(process: Mapping[str, Any]) -> str:
+    """What a process says of itself, as a line."""
+    return _json({"process": process})
+
+
+def span_line(span: SpanTuple, pid: int) -> str:
+    """A span as a line. Facts that are no JSON cost the facts, not the span."""
     request_id, stage, start_ns, end_ns, thread, phase, facts = span
     line: dict[str, Any] = {
         "request_id": request_id,

@@ -1,10 +1,12 @@
 """`mmload trace -- CMD`: servers that know nothing of mmload, and processes that are none."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +69,47 @@ def test_a_server_that_knows_nothing_is_traced(kind: str, tmp_path: Path) -> Non
     assert process["role"] == "traced_servers.py"
     assert process["notes"]["versions"][{"fastapi": "uvicorn", "aiohttp": "aiohttp"}[kind]]
     assert "missing" not in process["notes"]
+
+
+@pytest.mark.parametrize("kind", ["fastapi", "aiohttp"])
+def test_spans_inside_the_responses_are_those_of_the_folder(kind: str, tmp_path: Path) -> None:
+    with traced(kind, tmp_path) as url:
+        load = mmload(
+            *("run", url, "--qps", "20", "--requests", "20", "--size", "96x96", "--json"),
+            *("--out", "run", "--quiet", "--spans", "response", "--workers", "2"),
+            cwd=tmp_path,
+        )
+        code, out, err = finish(load)
+    assert code in (0, 3), err
+    summary = summary_of(out)
+    assert summary["ok"] == summary["joined"] == 20
+    assert summary["run"]["span_source"] == "the server's hook, inside its responses"
+    came = SpanLines(sorted((tmp_path / "run/spans").glob("responses.*.jsonl")))
+    stayed = SpanLines(sorted((tmp_path / "spans").glob("*.jsonl")))
+    ids = {span.request_id for span in came}
+    assert len(ids) == 20
+    inside = sorted((s.request_id, s.stage, s.start_ns, s.end_ns) for s in came)
+    at_home = [(s.request_id, s.stage, s.start_ns, s.end_ns) for s in stayed if s.request_id in ids]
+    assert inside == sorted(at_home)
+    assert {p.pid for p in came.processes} == {p.pid for p in stayed.processes}
+    assert '"spans"' not in (tmp_path / "run/records.jsonl").read_text()
+
+
+def test_nobody_gets_spans_who_did_not_ask(tmp_path: Path) -> None:
+    with traced("fastapi", tmp_path) as url:
+        request = urllib.request.Request(
+            f"{url}/v1/chat/completions",
+            json.dumps({"messages": ["x"]}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            assert answer.read().endswith(b"data: [DONE]\n\n")
+        request.add_header("X-Mmload-Spans", "response")
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            _, _, after = answer.read().partition(b"data: [DONE]\n\n")
+    lines = after.decode().split("\n")
+    assert lines[0] == "" and lines[-2:] == ["", ""]
+    assert all(line.startswith(": mmload-spans {") for line in lines[1:-2]) and len(lines) > 6
 
 
 def test_the_hook_comes_into_an_environment_without_mmload(tmp_path: Path) -> None:
