@@ -119,7 +119,7 @@ class Run:
             self.watcher.say(f"holding {payloads.held_bytes() / 2**20:.1f} MiB of bodies")
             ours = server is not None and server is not self.options.server
             own = server.about.hook if server is not None and ours else ""
-            spans = SpanSource.of(found.trace, folder, own)
+            spans = SpanSource.of(found.trace, folder, own, in_response=target.spans_in_response)
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mmload-")))
             dealer = Dealer(scenario, self.options.reach, target, address, plan, payloads)
             with _on_disk(scratch):

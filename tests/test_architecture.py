@@ -26,7 +26,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "scenario_file": ("errors", "scenario", "scenario_types"),
     "hook": ("",),  # the version
     "wire": ("errors", "records", "load.media"),
-    "load": ("clock", "errors", "records", "scenario", "scenario_types", "wire", "rundir"),
+    "load": (
+        "clock",
+        "errors",
+        "hook.headers",
+        "records",
+        "scenario",
+        "scenario_types",
+        "wire",
+        "rundir",
+    ),
     "analysis": ("records", "rundir", "hook.stages", "clock", "processors.families"),
     "processors": ("errors",),
     "server": ("clock", "errors", "hook", "processors", ""),

@@ -18,6 +18,10 @@ _CROWDED: Final = (
     "More workers would wait for the same cores: fewer at once, fewer threads each, or more cores"
     " move it."
 )
+_ON_LOOP: Final = (
+    "It runs on the server's event loop: meanwhile that process reads no request and sends no"
+    " token. A thread or a process of its own for it, or more server processes, move it."
+)
 _WAITED_FOR: Final = 0.05  # a wait of this share of the work is a queue, not a hand-over
 
 # Where a stage's requests wait: the first of these that the server has. Some servers run the
@@ -80,7 +84,7 @@ def bottleneck(loads: list[StageLoad], arrival_qps: float | None) -> dict[str, A
         "utilisation": rounded(blamed.utilisation),
         "capacity_qps": rounded(blamed.capacity_qps),
         "width": blamed.width,
-        "settings": list(SETTINGS.get(blamed.name, ())),
+        "settings": [] if blamed.on_loop else list(SETTINGS.get(blamed.name, ())),
         "sentence": _sentence(blamed, arrival_qps, queue_grows, is_limit),
     }
 
@@ -118,17 +122,20 @@ def _behind_growing_wait(by_name: dict[str, StageLoad]) -> StageLoad | None:
 
 
 def _wait_of(load: StageLoad, by_name: dict[str, StageLoad]) -> StageLoad | None:
+    if load.on_loop:  # what waits for the loop has not been read yet
+        return by_name.get("accept_wait")
     waits = (by_name.get(name) for name in _WAITS.get(load.name, ()))
     return next((wait for wait in waits if wait is not None), None)
 
 
 def _sentence(load: StageLoad, arrival_qps: float | None, queue_grows: bool, is_limit: bool) -> str:
     title = f"The {load.title}"
+    remedy = _ON_LOOP if load.on_loop else _REMEDY.get(load.name, "")
     worker = "worker" if load.width == 1 else "workers"
     if load.capacity_qps is None or load.utilisation is None or arrival_qps is None:
         return (
             f"{title} is the bottleneck: requests queue up in front of it. How much it can carry"
-            f" cannot be told from its spans. {_REMEDY.get(load.name, '')}"
+            f" cannot be told from its spans. {remedy}"
         ).rstrip()
     figures = (
         f"{arrival_qps:.1f} requests/s offered, {load.service_ms:.0f} ms each on {load.width}"
@@ -156,7 +163,7 @@ def _sentence(load: StageLoad, arrival_qps: float | None, queue_grows: bool, is_
         )
         if load.off_cpu_share > _STARVED and load.observed_width > 1:
             return f"{sentence} {_CROWDED}"
-    return f"{sentence} {_REMEDY.get(load.name, '')}".rstrip()
+    return f"{sentence} {remedy}".rstrip()
 
 
 def rounded(value: float | None) -> float | None:

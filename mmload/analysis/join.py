@@ -62,6 +62,8 @@ class Joined:
     stage_names: list[str]
     stage_phases: list[Phase]
     facts: list[Facts]  # by stage
+    pid: NDArray[np.int64]
+    on_loop: NDArray[np.bool_]  # the span's process could do nothing else on its event loop
     has_spans: NDArray[np.bool_]  # by record
     frames: NDArray[np.float64]  # by record: what its processor was given; NaN where no span says
     stray_ids: int = 0  # distinct span ids that fit no request
@@ -125,7 +127,7 @@ def join(
     phases: list[Phase] = []
     facts: list[Facts] = []
     frames = np.full(len(table), np.nan)
-    flat = array("q")  # row, stage, start, end, pid; and again
+    flat = array("q")  # row, stage, start, end, pid, on the loop; and again
     backwards = 0
     for span in spans:
         if WARM_UP in span.request_id:
@@ -144,13 +146,14 @@ def join(
             phases.append(phase_of(span.stage, span.phase))
             facts.append(Facts())
         start_ns, end_ns = span.start_ns - origin_ns, span.end_ns - origin_ns
-        flat.extend((row, code, start_ns, end_ns, span.pid))
+        on_loop = span.facts.get("on_loop") is True
+        flat.extend((row, code, start_ns, end_ns, span.pid, on_loop))
         if span.facts:
             facts[code].add(span.facts, end_ns - start_ns)
             seen = span.facts.get("frames")
             if span.stage == "processor" and isinstance(seen, int) and seen > 0:  # 0: all cached
                 frames[row] = np.fmax(frames[row], seen)  # calls may be nested
-    written = np.array(flat, np.int64).reshape(-1, 5)
+    written = np.array(flat, np.int64).reshape(-1, 6)
     columns = np.unique(written, axis=0)  # a buffer that was flushed twice repeats whole lines
     has_spans = np.zeros(len(table), np.bool_)
     has_spans[columns[:, 0]] = True
@@ -162,6 +165,8 @@ def join(
         stage_names=list(codes),
         stage_phases=phases,
         facts=facts,
+        pid=columns[:, 4],
+        on_loop=columns[:, 5] > 0,
         has_spans=has_spans,
         frames=frames,
         stray_ids=sum(row == IdIndex.NONE for row in row_of.values()),
@@ -169,13 +174,12 @@ def join(
         repeated_spans=len(written) - len(columns),
         reversed_spans=backwards,
     )
-    _onto_one_clock(joined, columns[:, 4], table, list(processes), boot_id)
+    _onto_one_clock(joined, table, list(processes), boot_id)
     return joined
 
 
 def _onto_one_clock(
     joined: Joined,
-    pid: NDArray[np.int64],
     table: RecordTable,
     processes: list[ServerProcess],
     boot_id: str,
@@ -191,7 +195,7 @@ def _onto_one_clock(
         by_clock.setdefault(process.boot_id, []).append(process.pid)
     claimed = np.zeros(len(joined.row), np.bool_)
     for clock, pids in by_clock.items():
-        mine = np.isin(pid, pids) & ~claimed
+        mine = np.isin(joined.pid, pids) & ~claimed
         claimed |= mine
         if clock and clock == boot_id:
             continue

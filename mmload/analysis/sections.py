@@ -121,6 +121,7 @@ def stage(load: StageLoad) -> Section:
         "capacity_qps": rounded(load.capacity_qps),
         "off_cpu_share": rounded(load.off_cpu_share),
         "batched": load.batched,
+        "on_loop": load.on_loop,
         "facts": load.facts,
     }
 
@@ -226,6 +227,7 @@ def process(one: ServerProcess) -> Section:
         "hook": one.hook,
         "python": one.python,
         "settings": one.settings,
+        "notes": one.notes,
         "lost": one.lost,
     }
 

@@ -46,6 +46,7 @@ class Findings:
     processes: list[ServerProcess]
     damaged: int
     checked: Checked | None = None
+    loop_wait_ms: float = 0.0  # mean over the requests, of waiting for a held-up event loop
     slow_start: int = 0  # requests at the start that were slower, and are in the figures
 
 
@@ -177,6 +178,15 @@ def _of_server(found: Findings) -> Iterator[Trap]:
             f" {load.observed_width} ever worked at once, while requests waited.",
             "The setting has no effect on this server: something else admits them one by one.",
         )
+    for load in found.loads:
+        if load.on_loop and load.ms is not None:
+            yield Trap(
+                "blocks_loop",
+                f"{load.title}: {load.ms['mean']:.0f} ms a request on the server's event loop."
+                " Meanwhile that process reads no request and sends no token; requests waited"
+                f" {found.loop_wait_ms:.0f} ms for it at the mean.",
+                "Hand it to a thread or a process of its own, and await it.",
+            )
     cores = found.manifest.machine.get("cores")
     for load in found.loads:
         busy = load.capacity_qps is not None and (load.utilisation or 0.0) >= NEAR_LIMIT

@@ -73,6 +73,12 @@ def run(
             "--proxy: leads to a server at a URL, and this one is started here",
             "leave out the flag, or start the server yourself and give its URL",
         )
+    if reach.spans == "response" and plan is not None:
+        raise UsageError(
+            "--spans response: is for a server at a URL; one that mmload starts writes them into"
+            " the run",
+            "leave out the flag, or give the URL",
+        )
     options = Options(reach=reach, server=plan, workers=_workers(workers))
     one = Run(chosen, options, watcher(quiet=quiet or as_json))
     signs = (signal.SIGINT, signal.SIGTERM)
