@@ -31,6 +31,7 @@ from mmload.load.warmup import warm_up
 from mmload.load.workers import LoadProcess, LoadResult, Tick
 from mmload.rundir import RunDir, RunEnd, RunManifest, machine_facts
 from mmload.scenario import Scenario
+from mmload.scenario_types import AUTO
 from mmload.serving import About, EmbeddedPlan, Server, ServerPlan, server_of
 from mmload.spans_home import SpanSource
 from mmload.wire import APIS
@@ -126,10 +127,9 @@ class Run:
                 specs = dealer.deal(
                     self.options.workers, media.class_names, folder.path, scratch / "bodies"
                 )
-            if scenario.warmup:
-                self.watcher.say(f"warming up ({scenario.warmup} requests)")
-                asyncio.run(warm_up(specs[0], payloads, len(plan), scenario.warmup))
+            warmed_up = self._warm_up(specs[0], payloads, len(plan), len(media.class_names))
             manifest = self._manifest(target, found, plan, media, payloads, spans, server)
+            manifest.warmup = warmed_up
             manifest.notes += self._notes(target, -(-connections // len(specs)))
             result = self._run_load(folder, manifest, payloads, specs, server)
             notes = []
@@ -195,6 +195,18 @@ class Run:
         server = stack.enter_context(server_of(chosen, folder.path, self.options.reach))
         self.watcher.say(f"the server was ready after {server.ready_s:.1f} s")
         return server
+
+    def _warm_up(self, spec: LoadSpec, payloads: PayloadSet, first: int, classes: int) -> int:
+        """How many requests it took."""
+        most, auto = self.scenario.warmup_most, self.scenario.warmup == AUTO
+        if not most:
+            return 0
+        said = f"at most {most}" if auto else str(most)
+        self.watcher.say(f"warming up ({said} requests)")
+        sent = asyncio.run(warm_up(spec, payloads, first, most, classes if auto else None))
+        if auto:
+            self.watcher.say(f"warmed up by {sent} requests")
+        return sent
 
     def _manifest(
         self,

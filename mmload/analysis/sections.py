@@ -36,6 +36,7 @@ def run(manifest: RunManifest) -> Section:
         "machine": manifest.machine,
         "server": manifest.server,
         "launched": manifest.launched,
+        "warmup_requests": manifest.warmup,
         "simulated": manifest.simulated,
         "span_source": manifest.span_source,
         "scenario": manifest.scenario,

@@ -121,7 +121,7 @@ def test_one_that_dies_in_mid_run_makes_the_run_invalid(tmp_path: Path) -> None:
     )
     summary = summary_of(out)
     assert code == 3 and not summary["valid"], err
-    (reason,) = [r for r in summary["invalid_reasons"] if "the server" in r]
+    (reason,) = [r for r in summary["invalid_reasons"] if "the server ended" in r]
     assert "(exit code 9) during the run" in reason and "the engine is on fire" in reason
     assert (tmp_path / "run" / "server.log").read_text() == "RuntimeError: the engine is on fire\n"
 
@@ -247,3 +247,18 @@ def test_one_server_for_several_runs(tmp_path: Path) -> None:
             assert analysis.summary["joined"] == analysis.summary["ok"] == 3
             assert analysis.summary["run"]["server"]["renderer_workers"] == 1
             assert server.died() is None
+
+
+def test_warming_up_by_the_rule_is_counted(tmp_path: Path) -> None:
+    from mmload.report.live import watcher
+    from mmload.run import Options, Run
+    from mmload.scenario import Scenario
+
+    scenario = Scenario.model_validate(
+        {"frames": 0, "requests": 3, "qps": 20, "out": str(tmp_path / "run"), "warmup": "auto"}
+    )
+    options = Options(server=plan("good", tmp_path))
+    _, analysis = Run(scenario, options, watcher(quiet=True)).execute()
+    warm_up = analysis.summary["run"]["warmup_requests"]
+    assert 10 <= warm_up <= 50 and warm_up % 5 == 0
+    assert analysis.summary["sent"] == 3
