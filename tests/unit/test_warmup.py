@@ -30,15 +30,11 @@ def test_a_block_is_a_whole_round_through_the_classes() -> None:
 
 
 def test_the_scenario_takes_a_number_or_auto() -> None:
+    plain = Scenario.model_validate({})
     auto = load_scenario(None, {"warmup": "auto"})
     assert (auto.warmup, auto.warmup_most) == ("auto", 50)
-    assert (
-        Scenario.model_validate({}).warmup_most == 2
-        and load_scenario(None, {"warmup": "0"}).warmup_most == 0
-    )
-    assert (
-        auto.digest() == Scenario.model_validate({}).digest()
-    )  # it is not part of what is measured
+    assert (plain.warmup_most, load_scenario(None, {"warmup": "0"}).warmup_most) == (2, 0)
+    assert auto.digest() == plain.digest()  # it is not part of what is measured
     for wrong in ("some", "-1", "10001", "2.5"):
         with pytest.raises(UsageError, match="--warmup.*from 0 to 10000, or auto"):
             load_scenario(None, {"warmup": wrong})
