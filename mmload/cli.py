@@ -36,6 +36,21 @@ app.command(
     help="Start a server under the hook: `mmload trace -- vllm serve MODEL`.",
 )
 app.command(
+    "mmload.commands.compare:compare",
+    name="compare",
+    help="Put runs before and after a change side by side, and test the difference.",
+)
+app.command(
+    "mmload.commands.sweep:sweep",
+    name="sweep",
+    help="Try settings, variables and loads, and say which of them matter.",
+)
+app.command(
+    "mmload.commands.capacity:capacity",
+    name="capacity",
+    help="Find the highest rate that a server carries within its objectives.",
+)
+app.command(
     "mmload.commands.probe:probe",
     name="probe",
     help="Show a server a few simple pictures: does it still see?",

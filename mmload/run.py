@@ -62,6 +62,7 @@ class Options:
     reach: Reach = field(default_factory=Reach)
     server: ServerPlan | Server | None = None  # to start for this run; or one that stays up after
     workers: int | None = 1  # None: as many as the schedule needs
+    html: bool = True  # write report.html; without, `mmload report` makes it
 
 
 class Run:
@@ -72,6 +73,7 @@ class Run:
         self.options = options
         self.watcher = watcher
         self.folder: RunDir | None = None  # once the load has begun
+        self.server: Server | None = None  # that mmload started, once it is ready
         self.unwritten = ""  # why the report's files are not there, in words
         self._load: LoadProcess | None = None
         self._stops = 0
@@ -98,7 +100,7 @@ class Run:
         plan = prepare.schedule(scenario)
         connections = connections_needed(scenario, plan)
         open_files.allow(connections)
-        folder = RunDir.create(_folder(scenario))
+        folder = RunDir.create(Path(scenario.out or new_folder(scenario.name)))
         with ExitStack() as stack:
             stack.callback(folder.discard_if_empty)
             if scenario.url is not None and self.options.server is None:
@@ -107,7 +109,7 @@ class Run:
                 address = target.resolve()
             self.watcher.say("preparing media")
             media = prepare.media(scenario, plan)
-            server = self._server(folder, stack)
+            server = self.server = self._server(folder, stack)
             if server is not None:
                 target = self._target(server.url, self.options.reach.directly())
                 address = target.resolve()
@@ -177,7 +179,7 @@ class Run:
 
         analysis = analyse(folder, end)
         try:
-            write_files(folder, analysis)
+            write_files(folder, analysis, html=self.options.html)
         except OSError as error:
             self.unwritten = f"{folder.path}: {error.strerror}"
         return analysis
@@ -306,11 +308,10 @@ def _on_disk(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _folder(scenario: Scenario) -> Path:
-    if scenario.out is not None:
-        return Path(scenario.out)
+def new_folder(name: str) -> Path:
+    """A folder that is not there yet, in `runs/`: the time, and the name."""
     stamp = datetime.fromtimestamp(wall_ns() / NS_PER_S).strftime("%Y%m%d-%H%M%S")
-    base = Path("runs") / f"{stamp}-{scenario.name}"
+    base = Path("runs") / f"{stamp}-{name}"
     folder, k = base, 1
     while folder.exists():
         k += 1

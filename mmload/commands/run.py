@@ -79,7 +79,7 @@ def run(
             " the run",
             "leave out the flag, or give the URL",
         )
-    options = Options(reach=reach, server=plan, workers=_workers(workers))
+    options = Options(reach=reach, server=plan, workers=load_workers(workers))
     one = Run(chosen, options, watcher(quiet=quiet or as_json))
     signs = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(sign, lambda _sign, _frame: one.stop()) for sign in signs]
@@ -109,7 +109,8 @@ def run(
     return MmloadError.exit_code if one.unwritten else 0
 
 
-def _workers(text: str) -> int | None:
+def load_workers(text: str) -> int | None:
+    """What --workers says; None: as many as the schedule needs. Raises UsageError."""
     if text == "auto":
         return None
     if not text.isdigit() or not 1 <= int(text) <= MAX_WORKERS:

@@ -1,12 +1,12 @@
 """A process between mmload and a server: everything that the server starts ends with it.
 
-In: a JSON line on standard input, `{"argv", "env", "cpus", "patience_s", "tell"}`. The server gets
-this process's standard output and error, and no standard input. When standard input closes (mmload
-is done with the server, or is no more: a kill -9 closes it too) or when the server ends by itself,
-all that descends from it is ended: the server is asked (SIGTERM) and given patience, then the rest
-is, then what is left is killed. On Linux orphans are adopted, so that a process which left its
-group, its session and its parent is found as well. Out: the server's exit code, as a line on the
-descriptor `tell` as soon as it has ended, and as its own; 128 + n for signal n.
+In: a JSON line on standard input: "argv", "env", "unset", "cpus", "patience_s", "tell". The server
+gets this process's standard output and error, and no standard input. When standard input closes
+(mmload is done with the server, or is no more: a kill -9 closes it too) or when the server ends by
+itself, all that descends from it is ended: the server is asked (SIGTERM) and given patience, then
+the rest is, then what is left is killed. On Linux orphans are adopted, so that a process which left
+its group, its session and its parent is found as well. Out: the server's exit code, as a line on
+the descriptor `tell` as soon as it has ended, and as its own; 128 + n for signal n.
 
 Run as a file, so that it starts at once: standard library, and psutil when it comes to the end. It
 must never outlive what it keeps, nor end before it.
@@ -44,7 +44,7 @@ def main() -> int:
     try:
         server = subprocess.Popen(
             order["argv"],
-            env={**os.environ, **order["env"]},
+            env=environment_of(order),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -61,6 +61,12 @@ def main() -> int:
     finally:
         end_all(server, order["patience_s"])
     return exit_code(server)
+
+
+def environment_of(order: dict[str, Any]) -> dict[str, str]:
+    """This process's, without the unset variables, with the asked-for ones."""
+    inherited = {name: v for name, v in os.environ.items() if name not in order["unset"]}
+    return {**inherited, **order["env"]}
 
 
 def adopt_orphans() -> None:

@@ -36,6 +36,7 @@ class ServerPlan:
     """What both kinds have. `env` is added to mmload's own environment."""
 
     env: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()  # variables of mmload's own environment that the server lacks
     cpus: tuple[int, ...] = ()  # none: all
     ready_timeout_s: float = 600.0
     patience_s: float = 15.0  # for the server to end by itself, and then for its children
@@ -54,6 +55,7 @@ class ServerPlan:
         return {
             "command": self.words(),
             "env": hide_environment(self.env),
+            **({"unset": list(self.unset)} if self.unset else {}),
             "cpus": list(self.cpus),
             "traced": self.traced,
         }
@@ -75,6 +77,7 @@ class EmbeddedPlan(ServerPlan):
             [sys.executable, "-m", "mmload.server", *server_flags(self.settings)],
             folder / LOG,
             env={**self.env, FOLDER_VARIABLE: spans},
+            unset=self.unset,
             cpus=self.cpus,
             ready_timeout_s=self.ready_timeout_s,
             patience_s=self.patience_s,
@@ -114,6 +117,7 @@ class CommandPlan(ServerPlan):
             folder / LOG,
             reach,
             env=self._environment(folder / SPANS),
+            unset=self.unset,
             cpus=self.cpus,
             ready_timeout_s=self.ready_timeout_s,
             patience_s=self.patience_s,

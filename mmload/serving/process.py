@@ -55,6 +55,7 @@ class Server(abc.ABC):
         log: Path,
         *,
         env: Mapping[str, str] | None = None,
+        unset: Sequence[str] = (),
         cpus: Sequence[int] = (),
         ready_timeout_s: float = 60.0,
         patience_s: float = 15.0,
@@ -75,6 +76,7 @@ class Server(abc.ABC):
         order = {
             "argv": list(argv),
             "env": dict(env or {}),
+            "unset": list(unset),
             "cpus": list(cpus),
             "patience_s": patience_s,
             "tell": tell,
