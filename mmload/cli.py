@@ -41,6 +41,11 @@ app.command(
     help="Put runs before and after a change side by side, and test the difference.",
 )
 app.command(
+    "mmload.commands.ab:ab",
+    name="ab",
+    help="Run one load before and after a change, in turn, and compare.",
+)
+app.command(
     "mmload.commands.sweep:sweep",
     name="sweep",
     help="Try settings, variables and loads, and say which of them matter.",
