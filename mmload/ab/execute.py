@@ -71,7 +71,7 @@ class Execution:
         """Not done and not tried by now, in order; behind them INVALID ones, to try again."""
         done = set(self._state.done())
         invalid = {one.work for one in self._state.saved.ended if one.status == "invalid"}
-        works = [work for work in self._state.saved.order if work not in done]
+        works = [work for work in self._state.order if work not in done]
         first = [work for work in works if not self._tries[work]]
         return first + [w for w in works if 0 < self._tries[w] < TRIES and w in invalid]
 
@@ -86,7 +86,7 @@ class Execution:
         return f"about {duration(seconds)}{'' if sure else ' or more'}"
 
     def _announcement(self, left: list[Work]) -> str:
-        total, work = len(self._state.saved.order), left[0]
+        total, work = len(self._state.order), left[0]
         again = " once more" if self._tries[work] else ""
         return (
             f"run {total - len(left) + 1} of {total}: {work.label} {work.repeat:02d}{again};"

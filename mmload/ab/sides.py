@@ -93,7 +93,7 @@ def side_of(label: str, shared: Shared, own: Typed) -> Side:
         command = with_settings(command, values)
     else:
         for name, value in settings.items():
-            known(name, known_settings(), f"--{label}")
+            known([name], known_settings(), f"--{label}")
             embedded.pop(name.replace("-", "_"), None)
             if value != UNSET:
                 embedded[name.replace("-", "_")] = value

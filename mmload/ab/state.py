@@ -54,7 +54,7 @@ class Saved(msgspec.Struct, kw_only=True):
     order_rule: str = RULE
     order_seed: int
     repeats: int
-    order: list[Work] = []
+    order: list[str] = []  # the runs' folders, in the order in which they are made
     scenario: dict[str, Any] = {}
     sides: dict[str, dict[str, Any]] = {}
     ended: list[Ended] = []
@@ -86,7 +86,7 @@ class State:
                     "name a new folder, or remove that one",
                 )
             state = cls(path, asked)
-        state.saved.order = order(state.saved.repeats, state.saved.order_seed)
+        state.saved.order = [work.folder for work in state.order]
         try:
             path.mkdir(parents=True, exist_ok=True)
             state.save()
@@ -96,6 +96,10 @@ class State:
                 "name a folder that you may write to",
             ) from error
         return state
+
+    @property
+    def order(self) -> list[Work]:
+        return order(self.saved.repeats, self.saved.order_seed)
 
     def save(self) -> None:
         RunDir(self.path).write_json(FILE, self.saved)
@@ -108,7 +112,7 @@ class State:
         fine = {one.work for one in self.saved.ended if one.status == "done"}
         return [
             work
-            for work in self.saved.order
+            for work in self.order
             if work in fine and (self.folder(work) / "summary.json").is_file()
         ]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 from cyclopts import Group, Parameter
 
 from mmload.ab.execute import Execution
-from mmload.ab.sides import LABELS, Shared, Typed, order, side_of
+from mmload.ab.sides import LABELS, Shared, Typed, side_of
 from mmload.ab.state import Saved, State
 from mmload.clock import NS_PER_S, wall_ns
 from mmload.commands.compare import compare
@@ -116,7 +116,6 @@ def ab(
         scenario=chosen.resolved(),
         sides={label: side.described() for label, side in sides.items()},
     )
-    asked.order = order(asked.repeats, asked.order_seed)
     tells = watcher(quiet=quiet or as_json)
     state = State.begin(out or new_folder("ab"), asked)
     plain = Quiet() if quiet or as_json or not sys.stderr.isatty() else None
@@ -145,7 +144,7 @@ def ab(
 def _execute(execution: Execution, state: State, say: Any) -> None:
     """Does the runs. Raises when they were interrupted, or when a side has none that counts."""
     left = execution.left()
-    total = len(state.saved.order)
+    total = len(state.order)
     if left:
         kept = f", {total - len(left)} are kept" if len(left) < total else ""
         say(f"{len(left)} runs to do{kept}: {execution.estimate()}, in {state.path}")
