@@ -86,10 +86,10 @@ class Execution:
         return f"about {duration(seconds)}{'' if sure else ' or more'}"
 
     def _announcement(self, left: list[Work]) -> str:
-        total, work = len(self._state.order), left[0]
+        order, work = self._state.order, left[0]
         again = " once more" if self._tries[work] else ""
         return (
-            f"run {total - len(left) + 1} of {total}: {work.label} {work.repeat:02d}{again};"
+            f"run {order.index(work) + 1} of {len(order)}: {work.label} {work.repeat:02d}{again};"
             f" {self.estimate()} to go"
         )
 
