@@ -5,6 +5,7 @@ is one line on standard error: what is wrong, then the fix. Exit codes: 0 valid;
 2 usage; 3 INVALID measurement; 4 a threshold failed; 130 interrupted.
 """
 
+import inspect
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ app = App(
     name="mmload",
     help="How a multimodal model server behaves under load, and where each request's time goes.",
     version=__version__,
+    help_format="plaintext",
     suppress_keyboard_interrupt=False,  # `call` says what it means
 )
 app.command(
@@ -81,6 +83,7 @@ def call(argv: Sequence[str]) -> int:
     """Runs a command and returns its exit code."""
     try:
         argv = _with_server_command(argv)
+        _explain(argv)
         code = app(argv, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         return _say(UsageError(" ".join(str(error).split()), "see `mmload --help`"))
@@ -106,6 +109,14 @@ def _with_server_command(argv: Sequence[str]) -> Sequence[str]:
     if not words:
         raise UsageError("there is no command after --", f"`mmload {argv[0]} -- vllm serve MODEL`")
     return [*argv[:end], *(f"{SERVER_COMMAND}={word}" for word in words)]
+
+
+def _explain(argv: Sequence[str]) -> None:
+    """Help on one command is the whole docstring of its function; the list above has a line."""
+    if len(argv) > 1 and argv[0] in app and {"--help", "-h"} & set(argv):
+        command = app[argv[0]]
+        if command.default_command is not None:
+            command.help = inspect.getdoc(command.default_command)
 
 
 def _say(error: MmloadError) -> int:

@@ -16,10 +16,11 @@ from mmload.errors import MmloadError
 from mmload.load import prepare
 from mmload.run import Options, Run, Watcher
 from mmload.scenario import Scenario
+from mmload.serving import CommandPlan, ServerPlan
 from mmload.sweep.execute import duration
+from mmload.sweep.plan import COMMAND_OVERHEAD_S, EMBEDDED_OVERHEAD_S
 
-# Seconds that a run takes beside its schedule, until the first has shown it.
-BESIDE_S: Final = {"EmbeddedPlan": 5.0, "CommandPlan": 45.0, "NoneType": 2.0}
+URL_OVERHEAD_S: Final = 2.0
 TRIES: Final = 2  # of a run that turns out INVALID
 
 
@@ -42,6 +43,7 @@ class Execution:
         self._say = say
         self._watcher = watcher
         self._tries: Counter[Work] = Counter()
+        self._outcomes: Counter[tuple[str, str]] = Counter()  # side and status, by now
         self._now: Run | None = None
         self._schedule_s = prepare.schedule(scenario).schedule_s
         self.stopped = False
@@ -62,9 +64,8 @@ class Execution:
             self._state.finish(ended)
             if ended.status != "done":
                 self._say(f"{ended.label} {ended.repeat:02d}: {ended.status}: {ended.reason}")
-            reasons = {one.label: one.reason for one in self._state.saved.ended}
-            statuses = {one.status for one in self._state.saved.ended}
-            if statuses == {"failed"} and len(reasons) == len(LABELS):
+            self._outcomes[ended.label, ended.status] += 1
+            if set(self._outcomes) == {(label, "failed") for label in LABELS}:
                 raise MmloadError(f"neither side works: {ended.reason}", "make one run work first")
 
     def left(self) -> list[Work]:
@@ -80,9 +81,9 @@ class Execution:
         took = [one.elapsed_s for one in self._state.saved.ended if one.status == "done"]
         if took:
             return f"about {duration(len(self.left()) * sum(took) / len(took))}"
-        kinds = [type(self._sides[work.label].plan).__name__ for work in self.left()]
-        seconds = sum(BESIDE_S[kind] + self._schedule_s for kind in kinds)
-        sure = set(kinds) <= {"EmbeddedPlan"} and self._schedule_s
+        plans = [self._sides[work.label].plan for work in self.left()]
+        seconds = sum(self._schedule_s + overhead_s(plan) for plan in plans)
+        sure = self._schedule_s and not any(isinstance(plan, CommandPlan) for plan in plans)
         return f"about {duration(seconds)}{'' if sure else ' or more'}"
 
     def _announcement(self, left: list[Work]) -> str:
@@ -122,3 +123,10 @@ class Execution:
         elif not analysis.summary["valid"]:
             ended.status, ended.reason = "invalid", analysis.summary["invalid_reasons"][0]
         return ended
+
+
+def overhead_s(plan: ServerPlan | None) -> float:
+    """What a run takes beside its schedule, until the first has shown it; a guess."""
+    if plan is None:
+        return URL_OVERHEAD_S
+    return COMMAND_OVERHEAD_S if isinstance(plan, CommandPlan) else EMBEDDED_OVERHEAD_S

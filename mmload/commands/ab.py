@@ -47,7 +47,9 @@ _URL: Final = "URL of the server {}, if it runs already."
 
 
 def ab(
-    url: Annotated[str | None, Parameter(help="Where a server after -- listens.")] = None,
+    url: Annotated[
+        str | None, Parameter(help="Where the server whose command follows -- listens.")
+    ] = None,
     /,
     *,
     before: Annotated[list[str] | None, _side(_SETTINGS.format("before"))] = None,

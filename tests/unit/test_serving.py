@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mmload.cli import _with_server_command
+from mmload.cli import _with_server_command, call
 from mmload.errors import UsageError
 from mmload.serving.flags import environment_of, plan_from, processors
 from mmload.serving.hidden import hide_environment, hide_words, is_secret, secrets_of
@@ -131,3 +131,11 @@ def test_processors_by_number_and_range(monkeypatch: pytest.MonkeyPatch) -> None
     for wrong in ("4", "0-99999999999", "-1", "a", "", "2-1", "1,"):
         with pytest.raises(UsageError, match="--server-cpus"):
             processors(wrong)
+
+
+def test_the_help_of_a_command_says_how_a_server_is_started(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(["run", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "-- vllm serve MODEL" in said and "{port}" in said and "runs/<time>-<name>" in said
