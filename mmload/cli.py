@@ -115,8 +115,9 @@ def _explain(argv: Sequence[str]) -> None:
     """Help on one command is the whole docstring of its function; the list above has a line."""
     if len(argv) > 1 and argv[0] in app and {"--help", "-h"} & set(argv):
         command = app[argv[0]]
-        if command.default_command is not None:
-            command.help = inspect.getdoc(command.default_command)
+        said = inspect.getdoc(command.default_command) or ""
+        # Paragraphs as one line each: the terminal's width breaks them.
+        command.help = "\n\n".join(" ".join(part.split()) for part in said.split("\n\n"))
 
 
 def _say(error: MmloadError) -> int:

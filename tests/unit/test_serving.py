@@ -137,5 +137,5 @@ def test_the_help_of_a_command_says_how_a_server_is_started(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert call(["run", "--help"]) == 0
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "-- vllm serve MODEL" in said and "{port}" in said and "runs/<time>-<name>" in said
