@@ -26,6 +26,17 @@ def free_port() -> int:
         return port
 
 
+def listening(port: int, server: "subprocess.Popen[str]") -> None:
+    """Waits until the server does."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and server.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"the server does not listen; it ended with {server.poll()}")
+
+
 @contextmanager
 def traced(kind: str, folder: Path) -> Iterator[str]:
     port = free_port()
@@ -35,12 +46,7 @@ def traced(kind: str, folder: Path) -> Iterator[str]:
         cwd=folder,
     )
     try:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and server.poll() is None:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+        listening(port, server)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()
