@@ -123,6 +123,45 @@ def _undecorated(span_id: str) -> Iterator[str]:
             yield span_id[start : suffix.start()]
 
 
+class _Rows:
+    """The row of each span. Some servers give a request an id of their own, by which other
+    processes name it: a span that says so (`also_known_as`) may come after theirs, so spans of
+    unknown ids are looked at again at the end."""
+
+    _HELD: Final = 1_000_000  # spans; of more than that the rest stays unknown
+
+    def __init__(self, request_ids: Iterable[str]) -> None:
+        self._index = IdIndex(request_ids)
+        self._row: dict[str, int] = {}
+
+    def of(self, spans: Iterable[Span]) -> Iterator[tuple[Span, int]]:
+        """All spans but those of warm-up requests; those of no request have no row."""
+        other: dict[str, int] = {}
+        held: list[Span] = []
+        for span in spans:
+            name = span.request_id
+            if WARM_UP in name:
+                continue
+            row = self._row.get(name)
+            if row is None:
+                row = self._row[name] = self._index.find(name) if name else IdIndex.AMBIGUOUS
+            known_as = span.facts.get("also_known_as")
+            if row >= 0 and isinstance(known_as, str):
+                other[known_as] = row
+            if row == IdIndex.NONE and len(held) < self._HELD:
+                held.append(span)
+            else:
+                yield span, row
+        self._row.pop("", None)
+        self._row.update((name, row) for name, row in other.items() if name in self._row)
+        for span in held:
+            yield span, self._row[span.request_id]
+
+    def count(self, kind: int) -> int:
+        """Distinct ids of that kind."""
+        return sum(row == kind for row in self._row.values())
+
+
 def join(
     table: RecordTable,
     spans: Iterable[Span],
@@ -134,8 +173,7 @@ def join(
 
     `processes` is looked at after `spans` was read.
     """
-    index = IdIndex(table.request_ids)
-    row_of: dict[str, int] = {}
+    rows = _Rows(table.request_ids)
     codes: dict[str, int] = {}
     phases: list[Phase] = []
     facts: list[Facts] = []
@@ -144,17 +182,12 @@ def join(
     backwards = 0
     blocked = array("q")  # pid, start, end; and again
     where: list[str] = []
-    for span in spans:
+    for span, row in rows.of(spans):
         if not span.request_id:  # no request's
             if span.stage == LOOP_BLOCKED and span.end_ns > span.start_ns:
                 blocked.extend((span.pid, span.start_ns - origin_ns, span.end_ns - origin_ns))
                 where.append(str(span.facts.get("where", "")))
             continue
-        if WARM_UP in span.request_id:
-            continue
-        row = row_of.get(span.request_id)
-        if row is None:
-            row = row_of[span.request_id] = index.find(span.request_id)
         if row < 0:
             continue
         if span.end_ns < span.start_ns:
@@ -191,8 +224,8 @@ def join(
         has_spans=has_spans,
         frames=frames,
         blocked=Blocked(stretches[:, 0], stretches[:, 1], stretches[:, 2], where),
-        stray_ids=sum(row == IdIndex.NONE for row in row_of.values()),
-        ambiguous_ids=sum(row == IdIndex.AMBIGUOUS for row in row_of.values()),
+        stray_ids=rows.count(IdIndex.NONE),
+        ambiguous_ids=rows.count(IdIndex.AMBIGUOUS),
         repeated_spans=len(written) - len(columns),
         reversed_spans=backwards,
     )
