@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmload.analysis.join import Joined
-from mmload.analysis.loop import LOOP_WAIT, HeldUp, held_up, holds_loop
+from mmload.analysis.loop import LOOP_WAIT, HeldUp, any_held, held_up
 from mmload.hook.stages import STAGE_ORDER, STAGES, Phase
 
 UNATTRIBUTED: Final = "unattributed"
@@ -61,7 +61,7 @@ def split(
     ns[:, -1] = wall - sent_end
     if joined is not None and len(joined.row):
         base = intended.astype(np.int64)
-        held = held_up(rows, base + sent, base + wall, joined)
+        held = held_up(rows, base + sent.astype(np.int64), base + wall, joined)
         spans = _spans_of(rows, base, joined, held, names)
         client = np.array([names.index(n) for n in ("accept_wait", "send", "schedule_lag")])
         for part in spans.blocks():
@@ -92,7 +92,7 @@ def _columns(joined: Joined | None) -> tuple[list[str], list[Phase]]:
         del phase["accept_wait"]  # nothing tells it from the rest of the time
     else:
         phase |= dict(zip(joined.stage_names, joined.stage_phases, strict=True))
-        if holds_loop(joined).any():
+        if any_held(joined):
             phase[LOOP_WAIT] = "queueing"
     names = sorted(phase, key=lambda name: (STAGE_ORDER.get(name, len(STAGES)), name))
     return [*names, UNATTRIBUTED], [*(phase[name] for name in names), "unattributed"]

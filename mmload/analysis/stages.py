@@ -47,6 +47,7 @@ class StageLoad:
     n: int
     calls: int
     service_ms: float | None  # None for waits, client and output
+    self_service_ms: float  # the same of the time that is attributed to it alone
     observed_width: int
     configured_width: int | None
     utilisation: float | None
@@ -186,6 +187,7 @@ def _load(
         n=int(np.count_nonzero(visited)),
         calls=len(stays.row),
         service_ms=ms(service_ns) if service_ns is not None else None,
+        self_service_ms=ms(float(alone.sum()) / joined_ok) if joined_ok else 0.0,
         observed_width=backlog.max,
         configured_width=configured,
         utilisation=utilisation,

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextvars import ContextVar
 from typing import Any, Final
 
-from mmload.hook import inline, spans
+from mmload.hook import inline, loop_watch, spans
 from mmload.hook.headers import (
     IN_RESPONSE,
     REQUEST_ID_HEADER,
@@ -57,9 +57,11 @@ class RequestIdMiddleware:
         scope = {**scope, "headers": [*rest, (_ID, name.encode())], _SEEN: True}
         door = _Door(name, receive, send)
         token = spans.request_id.set(name)
+        loop_watch.entered()
         try:
             await self._app(scope, door.receive, door.send)
         finally:
+            loop_watch.left()
             inline.drop(name)
             spans.request_id.reset(token)
 

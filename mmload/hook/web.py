@@ -5,7 +5,7 @@ aiohttp is imported by the call, not by this module, so that the hook stays stdl
 
 from typing import TYPE_CHECKING, Final
 
-from mmload.hook import inline, spans
+from mmload.hook import inline, loop_watch, spans
 from mmload.hook.headers import (
     IN_RESPONSE,
     REQUEST_ID_HEADER,
@@ -36,12 +36,14 @@ def setup(app: "web.Application") -> None:
         if request.headers.get(SPANS_HEADER) == IN_RESPONSE:
             inline.ask(name)
         token = spans.request_id.set(name)
+        loop_watch.entered()
         try:
             response = await handler(request)
             if _may_follow(response) and (comments := spans.comments(name)):
                 await response.write(comments)
             return response
         finally:
+            loop_watch.left()
             inline.drop(name)
             spans.request_id.reset(token)
 

@@ -26,6 +26,17 @@ def free_port() -> int:
         return port
 
 
+def listening(port: int, server: "subprocess.Popen[str]") -> None:
+    """Waits until the server does."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and server.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"the server does not listen; it ended with {server.poll()}")
+
+
 @contextmanager
 def traced(kind: str, folder: Path) -> Iterator[str]:
     port = free_port()
@@ -35,12 +46,7 @@ def traced(kind: str, folder: Path) -> Iterator[str]:
         cwd=folder,
     )
     try:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and server.poll() is None:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+        listening(port, server)
         yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()
@@ -71,6 +77,22 @@ def test_a_server_that_knows_nothing_is_traced(kind: str, tmp_path: Path) -> Non
     assert "missing" not in process["notes"]
 
 
+def test_what_holds_the_event_loop_up_is_named(tmp_path: Path) -> None:
+    """A server without any span of its own that computes on its loop, at 1.2 times what it can."""
+    with traced("blocking", tmp_path) as url:
+        load = mmload(
+            *("run", url, "--qps", "20", "--requests", "60", "--size", "96x96", "--json"),
+            *("--out", "run", "--quiet"),
+            cwd=tmp_path,
+        )
+        code, out, err = finish(load)
+    assert code in (0, 3), err
+    summary = summary_of(out)
+    [said] = [w["message"] for w in summary["warnings"] if w["code"] == "loop_blocked"]
+    assert "by __main__.encode" in said
+    assert summary["phases"]["mean"]["stages"]["loop_wait"] > 60
+
+
 @pytest.mark.parametrize("kind", ["fastapi", "aiohttp"])
 def test_spans_inside_the_responses_are_those_of_the_folder(kind: str, tmp_path: Path) -> None:
     with traced(kind, tmp_path) as url:
@@ -88,6 +110,7 @@ def test_spans_inside_the_responses_are_those_of_the_folder(kind: str, tmp_path:
     stayed = SpanLines(sorted((tmp_path / "spans").glob("*.jsonl")))
     ids = {span.request_id for span in came}
     assert len(ids) == 20
+    assert not [s for s in came if not s.request_id]
     inside = sorted((s.request_id, s.stage, s.start_ns, s.end_ns) for s in came)
     at_home = [(s.request_id, s.stage, s.start_ns, s.end_ns) for s in stayed if s.request_id in ids]
     assert inside == sorted(at_home)

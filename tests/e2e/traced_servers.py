@@ -28,7 +28,15 @@ async def words() -> AsyncIterator[str]:
     yield "data: [DONE]\n\n"
 
 
-def fastapi(port: int) -> None:
+def encode() -> None:
+    time.sleep(0.06)
+
+
+def blocking(port: int) -> None:
+    fastapi(port, blocks=True)
+
+
+def fastapi(port: int, blocks: bool = False) -> None:
     import uvicorn
     from fastapi import FastAPI
     from fastapi.responses import StreamingResponse
@@ -42,6 +50,8 @@ def fastapi(port: int) -> None:
     @app.post("/v1/chat/completions")
     async def chat(body: dict[str, Any]) -> StreamingResponse:
         assert body["messages"]
+        if blocks:
+            encode()
         return StreamingResponse(words(), media_type="text/event-stream")
 
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
@@ -68,4 +78,4 @@ def aiohttp(port: int) -> None:
 
 
 if __name__ == "__main__":
-    {"fastapi": fastapi, "aiohttp": aiohttp}[sys.argv[1]](int(sys.argv[2]))
+    {"fastapi": fastapi, "aiohttp": aiohttp, "blocking": blocking}[sys.argv[1]](int(sys.argv[2]))

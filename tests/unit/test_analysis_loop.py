@@ -3,7 +3,7 @@
 import numpy as np
 
 from mmload.analysis.join import join
-from mmload.analysis.loop import held_up
+from mmload.analysis.loop import Culprit, culprits, held_up
 from mmload.analysis.phases import loop_wait_ms, split
 from mmload.analysis.summary import summarise
 from mmload.records import Record, RecordTable, Span
@@ -52,10 +52,10 @@ def test_the_report_blames_the_stage_on_the_loop() -> None:
     blamed = summary["bottleneck"]
     assert blamed["stage"] == "vision_encoder" and blamed["settings"] == []
     assert blamed["sentence"] == (
-        "The vision encoder is the bottleneck: 5.0 requests/s offered, 300 ms each on 1 worker is"
-        " utilisation 1.50; it can carry 3.33 requests/s. It runs on the server's event loop:"
-        " meanwhile that process reads no request and sends no token. A thread or a process of its"
-        " own for it, or more server processes, move it."
+        "The server's event loop is the bottleneck: 5.0 requests/s offered, 300 ms each (vision"
+        " encoder 300 ms) on one loop is utilisation 1.50; it can carry 3.33 requests/s."
+        " Meanwhile that process reads no request and sends no token. A thread or a process of its"
+        " own for that work, or more server processes, move it."
     )
     [trap] = [w for w in summary["warnings"] if w["code"] == "blocks_loop"]
     assert trap["message"] == (
@@ -85,7 +85,12 @@ def test_two_processes_have_two_loops() -> None:
     ]
     table = RecordTable.of(records)
     joined = join(table, spans, [], ORIGIN_NS)
-    held = held_up(np.arange(3), table.times["sent_ns"], np.array([400, 500, 350]) * MS, joined)
+    held = held_up(
+        np.arange(3),
+        table.times["sent_ns"].astype(np.int64),
+        np.array([400, 500, 350]) * MS,
+        joined,
+    )
     stretches = zip(held.owner, held.start_ns // MS, held.end_ns // MS, strict=True)
     assert sorted(tuple(map(int, s)) for s in stretches) == [
         (0, 0, 500),
@@ -108,3 +113,38 @@ def test_short_work_on_the_loop_is_no_fault() -> None:
     assert summary["stages"]["tokenize"]["on_loop"] is False
     assert "loop_wait" not in summary["phases"]["mean"]["stages"]
     assert not [w for w in summary["warnings"] if w["code"] == "blocks_loop"]
+
+
+def test_a_function_that_no_span_tells_of_is_named() -> None:
+    """Three stretches of `app.encode` (100, 200 and 300 ms), one of which a span explains; one of
+    400 ms in which the thread did not work; one that is too short to count."""
+    one = record(0, 0, 2000 * MS)
+
+    def seen(start: int, end: int, where: str) -> Span:
+        facts = {"where": where}
+        return Span("", "loop_blocked", ORIGIN_NS + start, ORIGIN_NS + end, pid=1, facts=facts)
+
+    spans = [
+        span(one.request_id, "encode", 95 * MS, 205 * MS, on_loop=True),
+        span(one.request_id, "decode", 1900 * MS, 2000 * MS),
+        seen(100 * MS, 200 * MS, "app.encode"),
+        seen(300 * MS, 500 * MS, "app.encode"),
+        seen(600 * MS, 900 * MS, "app.encode"),
+        seen(1000 * MS, 1400 * MS, ""),
+        seen(1500 * MS, 1504 * MS, "app.short"),
+    ]
+    table = RecordTable.of([one])
+    joined = join(table, spans, [], ORIGIN_NS)
+    assert joined.stray_ids == 0
+    assert culprits(joined) == [Culprit("app.encode", 2, 500 * MS), Culprit("", 1, 400 * MS)]
+    parts = split(np.array([0]), table.times, joined)
+    split_of = dict(zip(parts.stages, (parts.ns[0] // MS).tolist(), strict=True))
+    assert split_of["loop_wait"] == 200 + 300 + 400  # beyond what its own spans account for
+    assert split_of["encode"] == 110 and split_of["decode"] == 100
+    assert split_of["unattributed"] == 2000 - 110 - 100 - 900 - 95  # 95: before its first span
+    run = manifest(planned=1, schedule_s=2.0, asked_qps=0.5, traced=True)
+    warnings = summarise(run, None, table, spans, []).summary["warnings"]
+    [said] = [w["message"] for w in warnings if w["code"] == "loop_blocked"]
+    assert said.startswith(
+        "The server's event loop was held up 2 times, for 250 ms at the mean, by app.encode."
+    )
