@@ -23,7 +23,7 @@ def critical(confidence: float, df: float) -> float:
     low, high = 0.0, 1.0
     while two_sided_p(high, df) > 1 - confidence:
         low, high = high, high * 2
-    for _ in range(100):
+    while high - low > 1e-10 * high:
         middle = (low + high) / 2
         if two_sided_p(middle, df) > 1 - confidence:
             low = middle

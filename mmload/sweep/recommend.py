@@ -1,10 +1,11 @@
 """The setting to use, by how much it wins over the next and over the default, or that none does.
 
 In: the table. Out: a dictionary (docs/sweep.md). The best is the setting with the lowest score, the
-geometric mean over the loads of its median objective. Against the next it is tested as it stands:
-picking the best two of several makes their difference smaller by chance, not larger. Against the
-default p is multiplied by the number of settings it was picked from (Bonferroni). Settings that the
-best is not shown to beat are named, and which of them costs least.
+geometric mean over the loads of its median objective. It is tested against the next (picking the
+best two of several makes their difference smaller by chance, not larger) and against the default,
+there with p times the number of settings it was picked from; where these are two claims, both p are
+doubled (Bonferroni). Without a difference shown the default stays. Settings that the best is not
+shown to beat are named, and which of them costs least.
 """
 
 import math
@@ -25,20 +26,19 @@ def recommend(table: Table, title: str) -> dict[str, Any] | None:
     next_ms, second = scored[1]
     over_next = _against(table, second, best)
     reference = next((s for _, s in scored if s.is_reference), None)
-    over_reference = p_reference = None
+    over_reference = None
     if reference is not None and reference is not best:
         over_reference = _against(table, reference, best)
-        if over_reference is not None and over_reference.p is not None:
-            p_reference = min(1.0, over_reference.p * (len(scored) - 1))
-    wins_next = _shown(over_next, over_next.p if over_next else None)
+    claims = 2 if reference not in (None, best, second) else 1
+    p_next = _adjusted(over_next, claims)
+    p_reference = _adjusted(over_reference, claims * (len(scored) - 1))
+    wins_next = _shown(over_next, p_next)
     wins_reference = _shown(over_reference, p_reference)
     equals = [s for _, s in scored[1:] if not _beats(table, best, s)]
     cheapest = _cheapest(table, [best, *equals])
     verdict = "wins" if wins_next else "beats_default" if wins_reference else "no_difference_shown"
     reference_word = "the default" if table.reference_is_default else "the reference"
-    margins = [
-        _margin("the next", second, over_next, over_next.p if over_next else None, next_ms, best_ms)
-    ]
+    margins = [_margin("the next", second, over_next, p_next, next_ms, best_ms)]
     if reference is not None and reference is not best and reference is not second:
         reference_ms = next(score for score, s in scored if s is reference)
         margins.append(
@@ -74,8 +74,7 @@ def recommend(table: Table, title: str) -> dict[str, Any] | None:
         "best": best.number,
         "best_label": best.label,
         "score_ms": rounded(best_ms),
-        "next": {"setting": second.number, "label": second.label}
-        | change_data(over_next, over_next.p if over_next else None),
+        "next": {"setting": second.number, "label": second.label} | change_data(over_next, p_next),
         "reference": None
         if reference is None
         else {
@@ -92,6 +91,10 @@ def recommend(table: Table, title: str) -> dict[str, Any] | None:
 def _against(table: Table, other: Setting, best: Setting) -> Change | None:
     """The change from the other setting to the best, a cell a load."""
     return change(table.cells(other), table.cells(best))
+
+
+def _adjusted(one: Change | None, times: int) -> float | None:
+    return None if one is None or one.p is None else min(1.0, one.p * times)
 
 
 def _shown(one: Change | None, p: float | None) -> bool:

@@ -168,8 +168,10 @@ def _definitions(plan: Plan, title: str, table: Table) -> dict[str, str]:
         f" within +-{share}, and so the change in each combination of the other axes; otherwise"
         " can't tell",
         "recommendation": f"the setting with the lowest geometric mean over the loads of {title};"
-        " against the next its p is as it is, against the default times the number of other"
-        " settings; settings that fail more than 1% of requests are left out",
+        " tested against the next, and against the default with p times the number of other"
+        " settings; both p doubled where these are two claims; settings that fail more than 1% of"
+        " requests are left out",
+        "Pareto front": "of the medians, untested: neighbours on it may differ by chance",
         "capacity": "requests/s that the busiest stage's width and mean service time imply, from"
         " the spans of each run",
         "noise": "standard deviation of the logarithm between repeats of one point, pooled",
