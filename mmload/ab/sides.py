@@ -6,7 +6,7 @@ BAAB): neither side always goes first, and a steady drift of the machine falls o
 """
 
 import hashlib
-import shlex
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,8 @@ from mmload.sweep.command import with_settings
 from mmload.sweep.servers import known_settings
 
 LABELS: Final = ("before", "after")
+_NAME: Final = re.compile(r"[A-Za-z][\w.-]*")
+_NEXT: Final = re.compile(r"\s+(?=-{0,2}[A-Za-z][\w.-]*(?:=|\s|$))")
 UNSET: Final = "unset"  # a setting without its value: the server's own default
 
 
@@ -102,17 +104,14 @@ def side_of(label: str, shared: Shared, own: Typed) -> Side:
 
 
 def _settings(label: str, given: Sequence[str]) -> dict[str, str]:
-    """`renderer-workers=2 trust-remote-code` as names and values; a bare name is switched on."""
+    """`renderer-workers=2 enforce-eager` as names and values; a bare name is switched on. Values may
+    be JSON: only a blank before a name begins the next setting, and quotes stay."""
     found = {}
     for text in given:
-        try:
-            words = shlex.split(text)
-        except ValueError as error:
-            raise UsageError(f"--{label} {text!r}: {error}", "close the quote") from None
-        for word in words:
-            name, equals, value = word.partition("=")
+        for setting in _NEXT.split(text.strip()):
+            name, equals, value = setting.partition("=")
             name = name.removeprefix("--").replace("_", "-")
-            if not name or name.startswith("-"):
+            if not _NAME.fullmatch(name):
                 raise UsageError(
                     f"--{label} {text!r}: is not of the form NAME=VALUE", "as in renderer-workers=2"
                 )

@@ -58,6 +58,10 @@ def test_settings_and_environment_of_a_command() -> None:
     plan = command("after", shared, Typed(("n=3", "fast", "slow=off"), ("B=2",)))
     assert plan.argv == (HERE, "--port", "1", "--n=3", "--fast", "--no-slow")
     assert plan.env == {"A": "1", "B": "2"}
+    limits = """--limit-mm={"image": 4, "video": true} n=5"""
+    assert command("after", shared, Typed((limits,))).argv[3:] == (
+        *("--n=5", """--limit-mm={"image": 4, "video": true}"""),
+    )
     own = command("after", shared, Typed(command=(HERE, "--port", "2")))
     assert own.argv == (HERE, "--port", "2")
 
@@ -68,7 +72,7 @@ def test_settings_and_environment_of_a_command() -> None:
         (Shared(), Typed(("renderer-wrkers=2",)), "--after renderer-wrkers: there is no such name"),
         (Shared(), Typed(("renderer-workers=many",)), "--renderer-workers 'many'"),
         (Shared(), Typed(("=2",)), "--after '=2': is not of the form"),
-        (Shared(), Typed(("'open",)), "--after.*No closing quotation"),
+        (Shared(), Typed(("--renderer-workers 2",)), "--after '--renderer-workers 2': is not of"),
         (Shared(), Typed(env=("A",)), "--server-env: is not of the form"),
         (Shared(), Typed(("n=1",), url="http://h"), "--after: is for a server that mmload starts"),
         (Shared(url="http://h"), Typed(env=("A=1",)), "--after-env: is for a server"),
