@@ -136,6 +136,7 @@ class Run:
             result = self._run_load(folder, manifest, payloads, specs, server)
             notes = []
             if server is not None and ours:
+                self.watcher.say("ending the server")
                 server.stop()  # its hook writes the last spans
                 notes += [server.problem] if server.problem else []
             end = RunEnd(

@@ -104,8 +104,8 @@ def side_of(label: str, shared: Shared, own: Typed) -> Side:
 
 
 def _settings(label: str, given: Sequence[str]) -> dict[str, str]:
-    """`renderer-workers=2 enforce-eager` as names and values; a bare name is switched on. Values may
-    be JSON: only a blank before a name begins the next setting, and quotes stay."""
+    """`renderer-workers=2 enforce-eager` as names and values; a bare name is switched on. Values
+    may be JSON: only a blank before a name begins the next setting, and quotes stay."""
     found = {}
     for text in given:
         for setting in _NEXT.split(text.strip()):
