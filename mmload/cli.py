@@ -5,6 +5,7 @@ is one line on standard error: what is wrong, then the fix. Exit codes: 0 valid;
 2 usage; 3 INVALID measurement; 4 a threshold failed; 130 interrupted.
 """
 
+import inspect
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ app = App(
     name="mmload",
     help="How a multimodal model server behaves under load, and where each request's time goes.",
     version=__version__,
+    help_format="plaintext",
     suppress_keyboard_interrupt=False,  # `call` says what it means
 )
 app.command(
@@ -39,6 +41,11 @@ app.command(
     "mmload.commands.compare:compare",
     name="compare",
     help="Put runs before and after a change side by side, and test the difference.",
+)
+app.command(
+    "mmload.commands.ab:ab",
+    name="ab",
+    help="Run one load before and after a change, in turn, and compare.",
 )
 app.command(
     "mmload.commands.sweep:sweep",
@@ -76,6 +83,7 @@ def call(argv: Sequence[str]) -> int:
     """Runs a command and returns its exit code."""
     try:
         argv = _with_server_command(argv)
+        _explain(argv)
         code = app(argv, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         return _say(UsageError(" ".join(str(error).split()), "see `mmload --help`"))
@@ -101,6 +109,15 @@ def _with_server_command(argv: Sequence[str]) -> Sequence[str]:
     if not words:
         raise UsageError("there is no command after --", f"`mmload {argv[0]} -- vllm serve MODEL`")
     return [*argv[:end], *(f"{SERVER_COMMAND}={word}" for word in words)]
+
+
+def _explain(argv: Sequence[str]) -> None:
+    """Help on one command is the whole docstring of its function; the list above has a line."""
+    if len(argv) > 1 and argv[0] in app and {"--help", "-h"} & set(argv):
+        command = app[argv[0]]
+        said = inspect.getdoc(command.default_command) or ""
+        # Paragraphs as one line each: the terminal's width breaks them.
+        command.help = "\n\n".join(" ".join(part.split()) for part in said.split("\n\n"))
 
 
 def _say(error: MmloadError) -> int:

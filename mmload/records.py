@@ -85,6 +85,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True):
     reused_connection: bool = False
     worker: int = 0
     attempts: list[Attempt] = []  # all of them if there was more than one; sent_ns is the first's
+    spans: list[str] = []  # lines of the server's hook, from the response; they go to spans/
 
 
 ANSWER_LIMIT: Final = 4096

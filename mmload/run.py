@@ -7,8 +7,7 @@ is analysed. Whatever happens after the folder is made, what was recorded stays 
 
 import asyncio
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,8 +28,10 @@ from mmload.load.redact import Redactor
 from mmload.load.target import Target, parse_target, without_credentials
 from mmload.load.warmup import warm_up
 from mmload.load.workers import LoadProcess, LoadResult, Tick
+from mmload.run_failures import blamed, on_disk
 from mmload.rundir import RunDir, RunEnd, RunManifest, machine_facts
 from mmload.scenario import Scenario
+from mmload.scenario_types import AUTO
 from mmload.serving import About, EmbeddedPlan, Server, ServerPlan, server_of
 from mmload.spans_home import SpanSource
 from mmload.wire import APIS
@@ -112,7 +113,7 @@ class Run:
             if server is not None:
                 target = self._target(server.url, self.options.reach.directly())
                 address = target.resolve()
-                stack.enter_context(_blamed(server))
+                stack.enter_context(blamed(server))
             api = APIS[scenario.api]
             model = scenario.model if api.names_model else scenario.model or ""
             found = asyncio.run(discover(target, address, model))
@@ -121,21 +122,21 @@ class Run:
             self.watcher.say(f"holding {payloads.held_bytes() / 2**20:.1f} MiB of bodies")
             ours = server is not None and server is not self.options.server
             own = server.about.hook if server is not None and ours else ""
-            spans = SpanSource.of(found.trace, folder, own)
+            spans = SpanSource.of(found.trace, folder, own, in_response=target.spans_in_response)
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mmload-")))
             dealer = Dealer(scenario, self.options.reach, target, address, plan, payloads)
-            with _on_disk(scratch):
+            with on_disk(scratch):
                 specs = dealer.deal(
                     self.options.workers, media.class_names, folder.path, scratch / "bodies"
                 )
-            if scenario.warmup:
-                self.watcher.say(f"warming up ({scenario.warmup} requests)")
-                asyncio.run(warm_up(specs[0], payloads, len(plan), scenario.warmup))
+            warmed_up = self._warm_up(specs[0], payloads, len(plan), len(media.class_names))
             manifest = self._manifest(target, found, plan, media, payloads, spans, server)
+            manifest.warmup = warmed_up
             manifest.notes += self._notes(target, -(-connections // len(specs)))
             result = self._run_load(folder, manifest, payloads, specs, server)
             notes = []
             if server is not None and ours:
+                self.watcher.say("ending the server")
                 server.stop()  # its hook writes the last spans
                 notes += [server.problem] if server.problem else []
             end = RunEnd(
@@ -198,6 +199,18 @@ class Run:
         self.watcher.say(f"the server was ready after {server.ready_s:.1f} s")
         return server
 
+    def _warm_up(self, spec: LoadSpec, payloads: PayloadSet, first: int, classes: int) -> int:
+        """How many requests it took."""
+        most, auto = self.scenario.warmup_most, self.scenario.warmup == AUTO
+        if not most:
+            return 0
+        said = f"at most {most}" if auto else str(most)
+        self.watcher.say(f"warming up ({said} requests)")
+        sent = asyncio.run(warm_up(spec, payloads, first, most, classes if auto else None))
+        if auto:
+            self.watcher.say(f"warmed up by {sent} requests")
+        return sent
+
     def _manifest(
         self,
         target: Target,
@@ -244,7 +257,7 @@ class Run:
         specs: list[LoadSpec],
         server: Server | None,
     ) -> LoadResult:
-        with _on_disk(folder.path):
+        with on_disk(folder.path):
             asked = yaml.safe_dump(manifest.scenario, sort_keys=False, allow_unicode=True)
             folder.write_text("scenario.yaml", asked)
             folder.write_lines("payloads.jsonl", payloads.manifest())
@@ -254,7 +267,7 @@ class Run:
         try:
             manifest.origin_ns = load.start()
             specs[0].body_file.unlink()  # mapped by now; a killed run leaves nothing behind
-            with _on_disk(folder.path):
+            with on_disk(folder.path):
                 folder.write_json("manifest.json", manifest)
             self.folder, self._load = folder, load
             self.watcher.started(manifest.planned, manifest.schedule_s)
@@ -272,28 +285,6 @@ class Run:
         result.problems.extend(death)
         result.interrupted = self._stops > 0
         return result
-
-
-@contextmanager
-def _blamed(server: Server) -> Iterator[None]:
-    """What fails because the server has died says so."""
-    try:
-        yield
-    except MmloadError as error:
-        if (why := server.died()) is not None:
-            raise MmloadError(why, f"see {server.log}") from error
-        raise
-
-
-@contextmanager
-def _on_disk(path: Path) -> Iterator[None]:
-    """A disk that takes nothing ends the run before the load, in words."""
-    try:
-        yield
-    except OSError as error:
-        raise MmloadError(
-            f"{path}: cannot be written: {error.strerror}", "free space on that disk"
-        ) from None
 
 
 def new_folder(name: str) -> Path:

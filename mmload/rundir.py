@@ -49,6 +49,7 @@ class RunManifest(msgspec.Struct, omit_defaults=True, kw_only=True):
     model: str = ""
     load_mode: str = "open"  # open | closed | sequential
     planned: int = 0
+    warmup: int = 0  # requests sent before the clock started
     asked_qps: float | None = None
     schedule_s: float = 0.0  # length of the arrival window
     scenario: dict[str, Any] = {}

@@ -2,9 +2,10 @@
 
 A server that was started for the run writes them there itself. Another traced server on this host
 says in a response header where its hook writes (`mmload.hook.headers`): after the run, the lines of
-the run's time are copied.
+the run's time are copied. A server elsewhere can send them inside its responses, if it is asked to.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ NOT_TRACED: Final = (
     "none: the answer had no trace header; start the server with the hook, and go to it directly"
     " (gateways drop the header, and request ids)"
 )
+IN_RESPONSE: Final = "ask for them inside its responses by --spans response"
 FLUSH_WAIT_S: Final = 1.0  # the hook's writer runs a few times a second
 
 
@@ -30,18 +32,27 @@ class SpanSource:
     folder: Path | None = None
 
     @classmethod
-    def of(cls, trace: str | None, run: RunDir, own: str = "") -> "SpanSource":
-        """`trace` is the header, if any; `own` says whose hook writes into the run's folder."""
+    def of(
+        cls, trace: str | None, run: RunDir, own: str = "", *, in_response: bool = False
+    ) -> "SpanSource":
+        """`trace` is the header of the server's first answer; `own` says whose hook writes into the
+        run's folder, if one does."""
         if own:
             return cls(True, own, run)
+        if in_response and trace is not None:
+            return cls(True, "the server's hook, inside its responses", run)
         if trace is None:
             return cls(False, NOT_TRACED, run)
         parsed = parse_trace(trace)
         if parsed is None or parsed[0] != machine_facts()["boot_id"]:
-            return cls(False, "the server is traced, but on another host", run)
+            words = f"none: the server is traced, but on another host; {IN_RESPONSE}"
+            return cls(False, words, run)
         folder = Path(parsed[1])
-        if not folder.is_dir():
-            return cls(False, f"the server's hook writes to {folder}, which cannot be read", run)
+        if not os.access(folder, os.R_OK | os.X_OK):
+            words = (
+                f"none: the server's hook writes to {folder}, which cannot be read; {IN_RESPONSE}"
+            )
+            return cls(False, words, run)
         return cls(True, f"the server's hook, from {folder}", run, folder)
 
     def bring_home(self, origin_ns: int) -> None:
@@ -50,7 +61,8 @@ class SpanSource:
             return
         pause(FLUSH_WAIT_S)
         for source in sorted(self.folder.glob("*.jsonl")):
-            lines = [line for line in source.open("rb") if _belongs(line, origin_ns)]
+            with source.open("rb") as written:
+                lines = [line for line in written if _belongs(line, origin_ns)]
             if any(line.startswith(b'{"request_id"') for line in lines):
                 (self.run.spans_path / source.name).write_bytes(b"".join(lines))
 

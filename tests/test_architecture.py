@@ -26,7 +26,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "scenario_file": ("errors", "scenario", "scenario_types"),
     "hook": ("",),  # the version
     "wire": ("errors", "records", "load.media"),
-    "load": ("clock", "errors", "records", "scenario", "scenario_types", "wire", "rundir"),
+    "load": (
+        "clock",
+        "errors",
+        "hook.headers",
+        "records",
+        "scenario",
+        "scenario_types",
+        "wire",
+        "rundir",
+    ),
     "slo": ("clock", "errors"),
     "analysis": ("records", "rundir", "hook.stages", "clock", "processors.families", "slo"),
     "processors": ("errors",),
@@ -53,7 +62,7 @@ PURE = {
     "capacity": {"curve", "judge", "predict", "search"},
 }
 IMPURE = {"open", "print", "input"}
-TIME_READERS = {"clock.py"}
+TIME_READERS = {"clock.py", "keeper.py"}  # the keeper runs by itself, without mmload
 
 
 def part_of(path: Path) -> str:

@@ -7,7 +7,7 @@ those whose width is known: as the server says it, or because requests waited fo
 was ever in a stage without a queue is no limit of that stage, and is never called one.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mmload.analysis.stages import StageLoad
 
@@ -21,7 +21,8 @@ _CROWDED: Final = (
 _WAITED_FOR: Final = 0.05  # a wait of this share of the work is a queue, not a hand-over
 
 # Where a stage's requests wait: the first of these that the server has. Some servers run the
-# processor in the renderer's pool, others give it one of its own.
+# processor in the renderer's pool, others give it one of its own. A server's own stage `x` waits in
+# `x_wait`.
 _WAITS: Final[dict[str, tuple[str, ...]]] = {
     "media_decode": ("media_wait",),
     "tokenize": ("renderer_wait",),
@@ -74,6 +75,9 @@ def bottleneck(loads: list[StageLoad], arrival_qps: float | None) -> dict[str, A
         blamed = max(known or seen, key=lambda load: load.utilisation or 0.0, default=None)
     if blamed is None:
         return None
+    loop = _loop_load(loads, arrival_qps)
+    if loop is not None and (blamed.on_loop or loop.utilisation >= NEAR_LIMIT):
+        return loop.section(arrival_qps)  # it stretches whatever else that process does
     is_limit = queue_grows or _is_limit(blamed, by_name)
     return {
         "stage": blamed.name,
@@ -83,6 +87,46 @@ def bottleneck(loads: list[StageLoad], arrival_qps: float | None) -> dict[str, A
         "settings": list(SETTINGS.get(blamed.name, ())),
         "sentence": _sentence(blamed, arrival_qps, queue_grows, is_limit),
     }
+
+
+class _LoopLoad(NamedTuple):
+    """The stages that hold the event loops up, together: they share them."""
+
+    stages: list[StageLoad]  # the longest first
+    width: int
+    service_ms: float
+    utilisation: float
+
+    def section(self, arrival_qps: float | None) -> dict[str, Any]:
+        capacity_qps = 1000 * self.width / self.service_ms
+        parts = ", ".join(f"{one.title} {one.self_service_ms:.0f} ms" for one in self.stages)
+        loops = "one loop" if self.width == 1 else f"{self.width} loops"
+        near = self.utilisation >= NEAR_LIMIT
+        verdict = "is the bottleneck" if near else "is the busiest, but not near its limit"
+        return {
+            "stage": self.stages[0].name,
+            "utilisation": rounded(self.utilisation),
+            "capacity_qps": rounded(capacity_qps),
+            "width": self.width,
+            "settings": [],
+            "sentence": (
+                f"The server's event loop {verdict}: {arrival_qps:.1f} requests/s offered,"
+                f" {self.service_ms:.0f} ms each ({parts}) on {loops} is utilisation"
+                f" {self.utilisation:.2f}; it can carry {capacity_qps:.2f} requests/s. Meanwhile"
+                " that process reads no request and sends no token. A thread or a process of its"
+                " own for that work, or more server processes, move it."
+            ),
+        }
+
+
+def _loop_load(loads: list[StageLoad], arrival_qps: float | None) -> _LoopLoad | None:
+    holding = [load for load in loads if load.on_loop]
+    service_ms = sum(load.self_service_ms for load in holding)
+    if not service_ms or not arrival_qps:
+        return None
+    width = max(load.width for load in holding)
+    longest = sorted(holding, key=lambda load: -load.self_service_ms)
+    return _LoopLoad(longest, width, service_ms, arrival_qps * service_ms / 1000 / width)
 
 
 def _is_limit(load: StageLoad, by_name: dict[str, StageLoad]) -> bool:
@@ -118,17 +162,20 @@ def _behind_growing_wait(by_name: dict[str, StageLoad]) -> StageLoad | None:
 
 
 def _wait_of(load: StageLoad, by_name: dict[str, StageLoad]) -> StageLoad | None:
-    waits = (by_name.get(name) for name in _WAITS.get(load.name, ()))
+    if load.on_loop:  # what waits for the loop has not been read yet
+        return by_name.get("accept_wait")
+    waits = (by_name.get(name) for name in _WAITS.get(load.name, (f"{load.name}_wait",)))
     return next((wait for wait in waits if wait is not None), None)
 
 
 def _sentence(load: StageLoad, arrival_qps: float | None, queue_grows: bool, is_limit: bool) -> str:
     title = f"The {load.title}"
+    remedy = _REMEDY.get(load.name, "")
     worker = "worker" if load.width == 1 else "workers"
     if load.capacity_qps is None or load.utilisation is None or arrival_qps is None:
         return (
             f"{title} is the bottleneck: requests queue up in front of it. How much it can carry"
-            f" cannot be told from its spans. {_REMEDY.get(load.name, '')}"
+            f" cannot be told from its spans. {remedy}"
         ).rstrip()
     figures = (
         f"{arrival_qps:.1f} requests/s offered, {load.service_ms:.0f} ms each on {load.width}"
@@ -156,7 +203,7 @@ def _sentence(load: StageLoad, arrival_qps: float | None, queue_grows: bool, is_
         )
         if load.off_cpu_share > _STARVED and load.observed_width > 1:
             return f"{sentence} {_CROWDED}"
-    return f"{sentence} {_REMEDY.get(load.name, '')}".rstrip()
+    return f"{sentence} {remedy}".rstrip()
 
 
 def rounded(value: float | None) -> float | None:

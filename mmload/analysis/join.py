@@ -23,6 +23,8 @@ _SAMPLE: Final = re.compile(r"\d+_")
 _PREFIX: Final = re.compile(r"(?:chatcmpl|cmpl|resp|response|responses|msg)[-_]")
 _SUFFIX: Final = re.compile(r"-[0-9a-f]{8}$")
 
+LOOP_BLOCKED: Final = "loop_blocked"  # as mmload.hook.loop_watch records it
+
 _SAME_CLOCK_NS: Final = 100_000_000
 
 
@@ -52,6 +54,16 @@ class Facts:
 
 
 @dataclass(slots=True)
+class Blocked:
+    """When the event loops of the server's processes were seen to be held up, and by what."""
+
+    pid: NDArray[np.int64]
+    start_ns: NDArray[np.int64]  # since the run's origin
+    end_ns: NDArray[np.int64]
+    where: list[str]  # `module.function`; empty: the loop's thread was not working
+
+
+@dataclass(slots=True)
 class Joined:
     """Spans that belong to requests, as columns of one length, and the count of all others."""
 
@@ -62,8 +74,11 @@ class Joined:
     stage_names: list[str]
     stage_phases: list[Phase]
     facts: list[Facts]  # by stage
+    pid: NDArray[np.int64]
+    on_loop: NDArray[np.bool_]  # the span's process could do nothing else on its event loop
     has_spans: NDArray[np.bool_]  # by record
     frames: NDArray[np.float64]  # by record: what its processor was given; NaN where no span says
+    blocked: Blocked
     stray_ids: int = 0  # distinct span ids that fit no request
     ambiguous_ids: int = 0  # distinct span ids that fit several requests
     repeated_spans: int = 0  # the same span written twice
@@ -108,6 +123,45 @@ def _undecorated(span_id: str) -> Iterator[str]:
             yield span_id[start : suffix.start()]
 
 
+class _Rows:
+    """The row of each span. Some servers give a request an id of their own, by which other
+    processes name it: a span that says so (`also_known_as`) may come after theirs, so spans of
+    unknown ids are looked at again at the end."""
+
+    _HELD: Final = 1_000_000  # spans; of more than that the rest stays unknown
+
+    def __init__(self, request_ids: Iterable[str]) -> None:
+        self._index = IdIndex(request_ids)
+        self._row: dict[str, int] = {}
+
+    def of(self, spans: Iterable[Span]) -> Iterator[tuple[Span, int]]:
+        """All spans but those of warm-up requests; those of no request have no row."""
+        other: dict[str, int] = {}
+        held: list[Span] = []
+        for span in spans:
+            name = span.request_id
+            if WARM_UP in name:
+                continue
+            row = self._row.get(name)
+            if row is None:
+                row = self._row[name] = self._index.find(name) if name else IdIndex.AMBIGUOUS
+            known_as = span.facts.get("also_known_as")
+            if row >= 0 and isinstance(known_as, str):
+                other[known_as] = row
+            if row == IdIndex.NONE and len(held) < self._HELD:
+                held.append(span)
+            else:
+                yield span, row
+        self._row.pop("", None)
+        self._row.update((name, row) for name, row in other.items() if name in self._row)
+        for span in held:
+            yield span, self._row[span.request_id]
+
+    def count(self, kind: int) -> int:
+        """Distinct ids of that kind."""
+        return sum(row == kind for row in self._row.values())
+
+
 def join(
     table: RecordTable,
     spans: Iterable[Span],
@@ -119,20 +173,21 @@ def join(
 
     `processes` is looked at after `spans` was read.
     """
-    index = IdIndex(table.request_ids)
-    row_of: dict[str, int] = {}
+    rows = _Rows(table.request_ids)
     codes: dict[str, int] = {}
     phases: list[Phase] = []
     facts: list[Facts] = []
     frames = np.full(len(table), np.nan)
-    flat = array("q")  # row, stage, start, end, pid; and again
+    flat = array("q")  # row, stage, start, end, pid, on the loop; and again
     backwards = 0
-    for span in spans:
-        if WARM_UP in span.request_id:
+    blocked = array("q")  # pid, start, end; and again
+    where: list[str] = []
+    for span, row in rows.of(spans):
+        if not span.request_id:  # no request's
+            if span.stage == LOOP_BLOCKED and span.end_ns > span.start_ns:
+                blocked.extend((span.pid, span.start_ns - origin_ns, span.end_ns - origin_ns))
+                where.append(str(span.facts.get("where", "")))
             continue
-        row = row_of.get(span.request_id)
-        if row is None:
-            row = row_of[span.request_id] = index.find(span.request_id)
         if row < 0:
             continue
         if span.end_ns < span.start_ns:
@@ -144,14 +199,16 @@ def join(
             phases.append(phase_of(span.stage, span.phase))
             facts.append(Facts())
         start_ns, end_ns = span.start_ns - origin_ns, span.end_ns - origin_ns
-        flat.extend((row, code, start_ns, end_ns, span.pid))
+        on_loop = span.facts.get("on_loop") is True
+        flat.extend((row, code, start_ns, end_ns, span.pid, on_loop))
         if span.facts:
             facts[code].add(span.facts, end_ns - start_ns)
             seen = span.facts.get("frames")
             if span.stage == "processor" and isinstance(seen, int) and seen > 0:  # 0: all cached
                 frames[row] = np.fmax(frames[row], seen)  # calls may be nested
-    written = np.array(flat, np.int64).reshape(-1, 5)
+    written = np.array(flat, np.int64).reshape(-1, 6)
     columns = np.unique(written, axis=0)  # a buffer that was flushed twice repeats whole lines
+    stretches = np.array(blocked, np.int64).reshape(-1, 3)
     has_spans = np.zeros(len(table), np.bool_)
     has_spans[columns[:, 0]] = True
     joined = Joined(
@@ -162,20 +219,22 @@ def join(
         stage_names=list(codes),
         stage_phases=phases,
         facts=facts,
+        pid=columns[:, 4],
+        on_loop=columns[:, 5] > 0,
         has_spans=has_spans,
         frames=frames,
-        stray_ids=sum(row == IdIndex.NONE for row in row_of.values()),
-        ambiguous_ids=sum(row == IdIndex.AMBIGUOUS for row in row_of.values()),
+        blocked=Blocked(stretches[:, 0], stretches[:, 1], stretches[:, 2], where),
+        stray_ids=rows.count(IdIndex.NONE),
+        ambiguous_ids=rows.count(IdIndex.AMBIGUOUS),
         repeated_spans=len(written) - len(columns),
         reversed_spans=backwards,
     )
-    _onto_one_clock(joined, columns[:, 4], table, list(processes), boot_id)
+    _onto_one_clock(joined, table, list(processes), boot_id)
     return joined
 
 
 def _onto_one_clock(
     joined: Joined,
-    pid: NDArray[np.int64],
     table: RecordTable,
     processes: list[ServerProcess],
     boot_id: str,
@@ -191,7 +250,7 @@ def _onto_one_clock(
         by_clock.setdefault(process.boot_id, []).append(process.pid)
     claimed = np.zeros(len(joined.row), np.bool_)
     for clock, pids in by_clock.items():
-        mine = np.isin(pid, pids) & ~claimed
+        mine = np.isin(joined.pid, pids) & ~claimed
         claimed |= mine
         if clock and clock == boot_id:
             continue
@@ -202,6 +261,9 @@ def _onto_one_clock(
             continue
         for times in (joined.start_ns, joined.end_ns):
             times[mine] -= offset.at(times[mine])
+        theirs = np.isin(joined.blocked.pid, pids)
+        for times in (joined.blocked.start_ns, joined.blocked.end_ns):
+            times[theirs] -= offset.at(times[theirs])
         joined.offsets.append(offset)
 
 

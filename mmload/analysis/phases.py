@@ -4,8 +4,8 @@ In: the records of chosen rows and their spans. Out: a matrix of nanoseconds, re
 whose rows sum to the requests' wall time exactly: [intended, last output], or to the close of a
 request that gave no output. At each instant one stage owns the time: work beats handing out its
 results (the output phase), which beats waiting; of several the one that started last (the
-innermost). What no stage claims is unattributed; nothing is
-ever spread, scaled or dropped.
+innermost). What no stage claims while another request's work held the server's event loop up is a
+wait for the loop; what is left is unattributed. Nothing is ever spread, scaled or dropped.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmload.analysis.join import Joined
+from mmload.analysis.loop import LOOP_WAIT, HeldUp, any_held, held_up
 from mmload.hook.stages import STAGE_ORDER, STAGES, Phase
 
 UNATTRIBUTED: Final = "unattributed"
 _CLIENT_STAGES: Final = ("schedule_lag", "send", "accept_wait")
 
 _RANK: Final[dict[Phase, int]] = {"queueing": 0, "output": 1}  # all other work: 2
+_HELD_UP: Final = -1
 
 _BLOCK: Final = 1024  # requests painted at once: bounds the scratch matrices
 
@@ -58,13 +60,13 @@ def split(
     ns[:, lag], ns[:, send] = sent, sent_end - sent
     ns[:, -1] = wall - sent_end
     if joined is not None and len(joined.row):
-        spans = _spans_of(
-            rows, intended, joined, np.array([names.index(n) for n in joined.stage_names])
-        )
+        base = intended.astype(np.int64)
+        held = held_up(rows, base + sent.astype(np.int64), base + wall, joined)
+        spans = _spans_of(rows, base, joined, held, names)
         client = np.array([names.index(n) for n in ("accept_wait", "send", "schedule_lag")])
         for part in spans.blocks():
             own = spans.claims(part)
-            first_start = own.start.min(axis=1)  # absent claims have the latest start there is
+            first_start = spans.first_start[part]
             starts = np.stack([sent[part], sent[part], np.zeros_like(part)], axis=1)
             ends = np.stack([first_start, sent_end[part], sent[part]], axis=1)
             claims = _Claims(
@@ -76,6 +78,13 @@ def split(
     return Split(rows, names, phases, ns, wall)
 
 
+def loop_wait_ms(parts: Split) -> float:
+    """Mean wait for a held-up event loop."""
+    if LOOP_WAIT not in parts.stages or not len(parts.rows):
+        return 0.0
+    return float(parts.ns[:, parts.stages.index(LOOP_WAIT)].mean()) / 1e6
+
+
 def _columns(joined: Joined | None) -> tuple[list[str], list[Phase]]:
     """Stage names of the matrix, in the order a request meets them, and their phases."""
     phase: dict[str, Phase] = {s.name: s.phase for s in STAGES if s.name in _CLIENT_STAGES}
@@ -83,6 +92,8 @@ def _columns(joined: Joined | None) -> tuple[list[str], list[Phase]]:
         del phase["accept_wait"]  # nothing tells it from the rest of the time
     else:
         phase |= dict(zip(joined.stage_names, joined.stage_phases, strict=True))
+        if any_held(joined):
+            phase[LOOP_WAIT] = "queueing"
     names = sorted(phase, key=lambda name: (STAGE_ORDER.get(name, len(STAGES)), name))
     return [*names, UNATTRIBUTED], [*(phase[name] for name in names), "unattributed"]
 
@@ -105,6 +116,7 @@ class _Spans:
     column: NDArray[np.int64]
     first: NDArray[np.int64]
     count: NDArray[np.int64]
+    first_start: NDArray[np.int64]  # when the request's own first span starts
 
     def blocks(self) -> Iterator[NDArray[np.int64]]:
         """The requests that have spans, in blocks of similar span counts."""
@@ -126,19 +138,27 @@ class _Spans:
 
 def _spans_of(
     rows: NDArray[np.int64],
-    intended: NDArray[np.float64],
+    base: NDArray[np.int64],
     joined: Joined,
-    column: NDArray[np.int64],
+    held: HeldUp,
+    names: list[str],
 ) -> _Spans:
     place = np.full(len(joined.has_spans), -1, np.int64)
     place[rows] = np.arange(len(rows))
     owner = place[joined.row]
     kept = np.flatnonzero(owner >= 0)
     owner = owner[kept]
-    base = intended[owner].astype(np.int64)
-    start, end = joined.start_ns[kept] - base, joined.end_ns[kept] - base
     rank = np.array([_RANK.get(phase, 2) for phase in joined.stage_phases])[joined.stage[kept]]
-    stage = column[joined.stage[kept]]
+    stage = np.array([names.index(n) for n in joined.stage_names])[joined.stage[kept]]
+    start, end = joined.start_ns[kept] - base[owner], joined.end_ns[kept] - base[owner]
+    first_start = np.full(len(rows), np.iinfo(np.int64).max)
+    np.minimum.at(first_start, owner, start)
+    if len(held.owner):
+        owner = np.concatenate([owner, held.owner])
+        start = np.concatenate([start, held.start_ns - base[held.owner]])
+        end = np.concatenate([end, held.end_ns - base[held.owner]])
+        rank = np.concatenate([rank, np.full(len(held.owner), _HELD_UP)])
+        stage = np.concatenate([stage, np.full(len(held.owner), names.index(LOOP_WAIT))])
     order = np.lexsort((stage, -end, start, rank, owner))
     count = np.bincount(owner, minlength=len(rows))
     return _Spans(
@@ -147,6 +167,7 @@ def _spans_of(
         stage[order],
         np.concatenate(([0], np.cumsum(count)[:-1])),
         count,
+        first_start,
     )
 
 
@@ -154,9 +175,9 @@ def _paint(claims: _Claims, wall: NDArray[np.int64], width: int) -> NDArray[np.i
     """Paints the claims over the stretches between all their edges; the last coat is what shows.
 
     The order of the coats is the rule of who owns an instant: accept wait, send and schedule lag
-    (they lose to any span, so that a foreign clock's slack cannot hide work), then the server's
-    waits, its output, then its work; among equals the later start on top, then the earlier end,
-    then the later stage.
+    (they lose to any span, so that a foreign clock's slack cannot hide work), then what held the
+    server's loop up, then the server's waits, its output, then its work; among equals the later
+    start on top, then the earlier end, then the later stage.
     """
     limit = wall[:, None]
     start, end = np.clip(claims.start, 0, limit), np.clip(claims.end, 0, limit)

@@ -36,6 +36,7 @@ def run(manifest: RunManifest) -> Section:
         "machine": manifest.machine,
         "server": manifest.server,
         "launched": manifest.launched,
+        "warmup_requests": manifest.warmup,
         "simulated": manifest.simulated,
         "span_source": manifest.span_source,
         "scenario": manifest.scenario,
@@ -121,6 +122,7 @@ def stage(load: StageLoad) -> Section:
         "capacity_qps": rounded(load.capacity_qps),
         "off_cpu_share": rounded(load.off_cpu_share),
         "batched": load.batched,
+        "on_loop": load.on_loop,
         "facts": load.facts,
     }
 
@@ -226,6 +228,7 @@ def process(one: ServerProcess) -> Section:
         "hook": one.hook,
         "python": one.python,
         "settings": one.settings,
+        "notes": one.notes,
         "lost": one.lost,
     }
 

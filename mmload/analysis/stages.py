@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mmload.analysis.growth import Growth, Window, judge
 from mmload.analysis.join import Facts, Joined
+from mmload.analysis.loop import holds_loop
 from mmload.analysis.phases import Split
 from mmload.analysis.quantiles import dist, ms
 from mmload.analysis.queues import Steps
@@ -28,7 +29,7 @@ _POOL_SEEN_BY: Final = {
     "tokenize": "renderer_wait",
     "processor": "processor_wait",
 }
-_NOT_MEANS: Final = ("pool_width", "batched")  # settings, told elsewhere
+_NOT_MEANS: Final = ("pool_width", "batched", "on_loop")  # settings, told elsewhere
 
 
 @dataclass(slots=True)
@@ -46,12 +47,14 @@ class StageLoad:
     n: int
     calls: int
     service_ms: float | None  # None for waits, client and output
+    self_service_ms: float  # the same of the time that is attributed to it alone
     observed_width: int
     configured_width: int | None
     utilisation: float | None
     capacity_qps: float | None
     off_cpu_share: float | None  # of the wall time of spans that measured their thread's CPU time
     batched: bool
+    on_loop: bool  # it runs on its process's event loop, and holds it up
     facts: dict[str, float]
     chart: Steps  # its backlog, thinned
     growth: Growth
@@ -71,6 +74,7 @@ class Stays:
     start_ns: NDArray[np.float64]
     end_ns: NDArray[np.float64]
     facts: Facts
+    loops: int = 0  # event loops that it runs on and holds up
 
 
 def client_stays(table: RecordTable, sent: NDArray[np.bool_], joined: Joined | None) -> list[Stays]:
@@ -105,9 +109,18 @@ def server_stays(joined: Joined) -> list[Stays]:
                 start.astype(np.float64),
                 end.astype(np.float64),
                 joined.facts[code],
+                _loops(joined, mine),
             )
         )
     return found
+
+
+def _loops(joined: Joined, mine: NDArray[np.bool_]) -> int:
+    """Event loops that most of these spans hold up, one a process; 0: they do not."""
+    held = holds_loop(joined) & mine
+    if 2 * np.count_nonzero(held) <= np.count_nonzero(mine):
+        return 0
+    return len(np.unique(joined.pid[held]))
 
 
 def stage_loads(
@@ -124,12 +137,11 @@ def stage_loads(
     order = sorted(stays, key=lambda s: (STAGE_ORDER.get(s.name, len(STAGE_ORDER)), s.name))
     pools = {one.name: one.facts.pool_width for one in stays}
 
-    def given_width(name: str) -> int | None:
-        return pools[name] or pools.get(_POOL_SEEN_BY.get(name, ""))
+    def given_width(one: Stays) -> int | None:
+        return one.loops or pools[one.name] or pools.get(_POOL_SEEN_BY.get(one.name, ""))
 
     return [
-        _load(one, given_width(one.name), parts, place, joined_ok, arrival_qps, window)
-        for one in order
+        _load(one, given_width(one), parts, place, joined_ok, arrival_qps, window) for one in order
     ]
 
 
@@ -175,12 +187,14 @@ def _load(
         n=int(np.count_nonzero(visited)),
         calls=len(stays.row),
         service_ms=ms(service_ns) if service_ns is not None else None,
+        self_service_ms=ms(float(alone.sum()) / joined_ok) if joined_ok else 0.0,
         observed_width=backlog.max,
         configured_width=configured,
         utilisation=utilisation,
         capacity_qps=capacity,
         off_cpu_share=max(0.0, 1 - facts.cpu_ns / facts.cpu_wall_ns) if facts.cpu_wall_ns else None,
         batched=batched,
+        on_loop=stays.loops > 0,
         facts=_means(facts),
         chart=backlog.thinned(),
         growth=judge(window, stays.start_ns, lengths, backlog),

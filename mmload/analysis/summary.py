@@ -18,7 +18,7 @@ from mmload.analysis.definitions import DEFINITIONS
 from mmload.analysis.growth import Growth, Window, judge, window_of
 from mmload.analysis.join import Joined, join
 from mmload.analysis.measures import Measures, rate_qps
-from mmload.analysis.phases import split
+from mmload.analysis.phases import loop_wait_ms, split
 from mmload.analysis.queues import Steps
 from mmload.analysis.stages import client_stays, server_stays, stage_loads
 from mmload.analysis.traps import Findings, as_data, traps
@@ -101,6 +101,7 @@ def summarise(
         processes,
         damaged,
         checked=checked,
+        loop_wait_ms=loop_wait_ms(parts),
         slow_start=0 if cut or not is_slower(everything.ttft_ns, warm_up) else warm_up,
     )
     elapsed_s = sections.elapsed_s(arrivals, done)

@@ -13,6 +13,7 @@ import numpy as np
 from mmload.analysis.bottleneck import NEAR_LIMIT, idle_pools
 from mmload.analysis.growth import Growth
 from mmload.analysis.join import Joined
+from mmload.analysis.loop import culprits
 from mmload.analysis.measures import Measures, classes_in_order, failures
 from mmload.analysis.quantiles import MIN_SAMPLES_P99, P50, at_quantile
 from mmload.analysis.stages import StageLoad
@@ -21,6 +22,7 @@ from mmload.analysis.tokens import Checked
 from mmload.records import RecordTable, ServerProcess
 from mmload.rundir import RunEnd, RunManifest
 
+HELD_UP_WORTH_TELLING_NS: Final = 500_000_000  # in a run, by one function
 CACHED_SHARE: Final = 0.1  # a shared text prefix is far less than that of a multimodal prompt
 
 
@@ -46,6 +48,7 @@ class Findings:
     processes: list[ServerProcess]
     damaged: int
     checked: Checked | None = None
+    loop_wait_ms: float = 0.0  # mean over the requests, of waiting for a held-up event loop
     slow_start: int = 0  # requests at the start that were slower, and are in the figures
 
 
@@ -177,6 +180,7 @@ def _of_server(found: Findings) -> Iterator[Trap]:
             f" {load.observed_width} ever worked at once, while requests waited.",
             "The setting has no effect on this server: something else admits them one by one.",
         )
+    yield from _of_loop(found)
     cores = found.manifest.machine.get("cores")
     for load in found.loads:
         busy = load.capacity_qps is not None and (load.utilisation or 0.0) >= NEAR_LIMIT
@@ -186,6 +190,32 @@ def _of_server(found: Findings) -> Iterator[Trap]:
                 f"{load.title}: torch was held to one thread, on {cores} cores.",
                 "Set OMP_NUM_THREADS (--omp-threads) higher and compare.",
             )
+
+
+def _of_loop(found: Findings) -> Iterator[Trap]:
+    for load in found.loads:
+        if load.on_loop and load.ms is not None:
+            yield Trap(
+                "blocks_loop",
+                f"{load.title}: {load.ms['mean']:.0f} ms a request on the server's event loop."
+                " Meanwhile that process reads no request and sends no token; requests waited"
+                f" {found.loop_wait_ms:.0f} ms for it at the mean.",
+                "Hand it to a thread or a process of its own, and await it.",
+            )
+    if found.joined is None:
+        return
+    unknown = [one for one in culprits(found.joined) if one.total_ns >= HELD_UP_WORTH_TELLING_NS]
+    for one in unknown[:3]:
+        mean_ms = one.total_ns / one.times / 1e6
+        by = f"by {one.where}" if one.where else "while its thread had no core, or not the GIL"
+        yield Trap(
+            "loop_blocked",
+            f"The server's event loop was held up {one.times} times, for {mean_ms:.0f} ms at the"
+            f" mean, {by}. Meanwhile that process reads no request and sends no token.",
+            "Hand it to a thread or a process of its own, and await it."
+            if one.where
+            else "Give the server more cores, or fewer threads that compute in that process.",
+        )
 
 
 def _of_files(found: Findings) -> Iterator[Trap]:

@@ -17,6 +17,7 @@ from mmload.run import Options, Run
 from mmload.scenario import Scenario
 from mmload.scenario_file import load_scenario
 from mmload.server.settings import ServerSettings
+from mmload.serving import ServerPlan
 from mmload.serving.flags import Launch, plan_from
 
 MAX_WORKERS = 256
@@ -67,12 +68,7 @@ def run(
         flags["url"] = url
     chosen = load_scenario(scenario, flags)
     plan = plan_from(server_command, given(launch), given(embedded), chosen.url)
-    reach = reach_from(given(connection))
-    if reach.proxy is not None and plan is not None:
-        raise UsageError(
-            "--proxy: leads to a server at a URL, and this one is started here",
-            "leave out the flag, or start the server yourself and give its URL",
-        )
+    reach = reach_for(given(connection), plan)
     options = Options(reach=reach, server=plan, workers=load_workers(workers))
     one = Run(chosen, options, watcher(quiet=quiet or as_json))
     signs = (signal.SIGINT, signal.SIGTERM)
@@ -101,6 +97,25 @@ def run(
     if not summary["valid"]:
         return InvalidRun.exit_code
     return MmloadError.exit_code if one.unwritten else 0
+
+
+def reach_for(values: dict[str, Any], *plans: ServerPlan | None) -> Reach:
+    """How to reach servers of these plans (None: at a URL). Raises UsageError."""
+    reach = reach_from(values)
+    if not any(plan is not None for plan in plans):
+        return reach
+    if reach.proxy is not None:
+        raise UsageError(
+            "--proxy: leads to a server at a URL, and this one is started here",
+            "leave out the flag, or start the server yourself and give its URL",
+        )
+    if reach.spans == "response":
+        raise UsageError(
+            "--spans response: is for a server at a URL; one that mmload starts writes them into"
+            " the run",
+            "leave out the flag, or give the URL",
+        )
+    return reach
 
 
 def load_workers(text: str) -> int | None:

@@ -14,8 +14,14 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextvars import ContextVar
 from typing import Any, Final
 
-from mmload.hook import spans
-from mmload.hook.headers import REQUEST_ID_HEADER, TRACE_HEADER, clean_request_id
+from mmload.hook import inline, loop_watch, spans
+from mmload.hook.headers import (
+    IN_RESPONSE,
+    REQUEST_ID_HEADER,
+    SPANS_HEADER,
+    TRACE_HEADER,
+    clean_request_id,
+)
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -24,6 +30,8 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 _ID = REQUEST_ID_HEADER.lower().encode()
 _TRACE = TRACE_HEADER.lower().encode()
+_SPANS = SPANS_HEADER.lower().encode()
+_IN_RESPONSE = IN_RESPONSE.encode()
 _SEEN = "mmload.request_id"
 
 # When the request's body had been read, for who works on it first.
@@ -43,13 +51,18 @@ class RequestIdMiddleware:
         headers: list[tuple[bytes, bytes]] = list(scope["headers"])
         given = next((value for name, value in headers if name.lower() == _ID), None)
         name = clean_request_id(None if given is None else given.decode("latin-1"))
+        if any(key.lower() == _SPANS and value == _IN_RESPONSE for key, value in headers):
+            inline.ask(name)
         rest = [header for header in headers if header[0].lower() != _ID]
         scope = {**scope, "headers": [*rest, (_ID, name.encode())], _SEEN: True}
         door = _Door(name, receive, send)
         token = spans.request_id.set(name)
+        loop_watch.entered()
         try:
             await self._app(scope, door.receive, door.send)
         finally:
+            loop_watch.left()
+            inline.drop(name)
             spans.request_id.reset(token)
 
 
@@ -64,6 +77,7 @@ class _Door:
         self._bytes = 0
         self._read = False
         self._answer_ns: int | None = None
+        self._is_stream = False
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -77,15 +91,32 @@ class _Door:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": _echoed(message.get("headers", ()), self._name)}
-        elif message["type"] == "http.response.body" and self._answer_ns is None:
+            headers = _echoed(message.get("headers", ()), self._name)
+            self._is_stream = is_event_stream(headers)
+            message = {**message, "headers": headers}
+        if message["type"] != "http.response.body":
+            await self._send(message)
+            return
+        if self._answer_ns is None:
             self._answer_ns = spans.now_ns()
+        if message.get("more_body", False):
+            await self._send(message)
+            return
+        self._record("stream_out", self._answer_ns)
+        if self._is_stream and (comments := spans.comments(self._name)):
+            message = {**message, "body": bytes(message.get("body", b"")) + comments}
         await self._send(message)
-        if message["type"] == "http.response.body" and not message.get("more_body", False):
-            self._record("stream_out", self._answer_ns or spans.now_ns())
 
     def _record(self, stage: str, start_ns: int, **facts: Any) -> None:
         spans.record(stage, start_ns, spans.now_ns(), request_id=self._name, **facts)
+
+
+def is_event_stream(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether comments may follow the last event: not where a length or a coding was announced."""
+    lower = {key.lower(): value for key, value in headers}
+    kind = lower.get(b"content-type", b"").lower()
+    fixed = b"content-length" in lower or b"content-encoding" in lower
+    return kind.startswith(b"text/event-stream") and not fixed
 
 
 def _echoed(headers: Any, name: str) -> list[tuple[bytes, bytes]]:

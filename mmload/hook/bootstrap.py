@@ -28,12 +28,14 @@ def start() -> None:
 
 def role() -> str:
     """What runs in this process, in a word: the script's or module's name, never its arguments."""
-    argv = sys.orig_argv[1:]
-    for at, word in enumerate(argv):
-        if word == "-m" and at + 1 < len(argv):
-            return argv[at + 1]
-        if word == "-c":
+    words = iter(sys.orig_argv[1:])
+    for word in words:
+        if word in ("-W", "-X", "--check-hash-based-pycs"):
+            next(words, None)
+        elif word == "-m":
+            return next(words, "python")
+        elif word == "-c":
             return "python -c"
-        if not word.startswith("-"):
+        elif not word.startswith("-"):
             return os.path.basename(word)
     return "python"

@@ -1,7 +1,8 @@
-"""The two HTTP headers between a traced server and its client: request id and trace folder.
+"""The HTTP headers between a traced server and its client: request id, trace folder, spans asked.
 
 `X-Request-Id` names the request on both sides. `X-Mmload-Trace: BOOT_ID;FOLDER` (percent-encoded)
-tells a client on the same host (same boot id) where the spans are. Values from outside are cleaned
+tells a client on the same host (same boot id) where the spans are. `X-Mmload-Spans: response` asks
+for a request's spans inside its response (`inline.py`). Values from outside are cleaned
 before they reach a header, a log or a file. Stdlib only.
 """
 
@@ -11,6 +12,8 @@ from typing import Final
 
 REQUEST_ID_HEADER: Final = "X-Request-Id"
 TRACE_HEADER: Final = "X-Mmload-Trace"
+SPANS_HEADER: Final = "X-Mmload-Spans"
+IN_RESPONSE: Final = "response"  # the one value of SPANS_HEADER
 ID_LIMIT: Final = 200
 
 _PATH_SAFE: Final = "/!#$&'()*+,:=?@[]{}~^ "  # all printable ASCII but the escape and the separator

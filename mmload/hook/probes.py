@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 from mmload.hook import spans
 from mmload.hook.after_import import after_import
@@ -63,15 +63,36 @@ class Unfit(Exception):
 
 
 @dataclass
-class _Attached:
+class _State:
     """What is wrapped for one probe so far."""
 
     rank: int | None = None
-    restore: Callable[[], None] | None = None
-    reasons: dict[int, str] = field(default_factory=dict)  # target -> why not
+    undo: Callable[[], None] | None = None
+    reasons: list[str] = field(default_factory=list)  # why the others were not
+
+    def take(self, rank: int, target: Target, module: ModuleType) -> None:
+        """Wraps the target in place of a worse one."""
+        if self.rank is not None and self.rank <= rank:
+            return
+        try:
+            undo = wrap(module, target)
+        except Unfit as unfit:
+            self.reasons.append(str(unfit))
+            return
+        if self.undo is not None:
+            self.undo()
+        self.rank, self.undo = rank, undo
+
+    def say(self, probe: Probe) -> None:
+        if self.rank is None:
+            said = {"reason": "; ".join(self.reasons), "merged": probe.merged}
+            spans.note("missing", **{probe.event: said})
+        else:
+            spans.note("attached", **{probe.event: probe.targets[self.rank].path})
+            if self.reasons:  # said before a better module came
+                spans.note("missing", **{probe.event: None})
 
 
-_MARK: Final = "__mmload_probe__"
 _lock = threading.RLock()
 _tables: dict[str, "_Watch"] = {}
 
@@ -89,7 +110,7 @@ def attach(table: Table) -> None:
 class _Watch:
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._state = {probe.event: _Attached() for probe in table.probes}
+        self._state = {probe.event: _State() for probe in table.probes}
         self._greeted = False
 
     def arrived(self, module: ModuleType) -> None:
@@ -100,26 +121,12 @@ class _Watch:
                 if self._table.on_import is not None:
                     self._table.on_import()
             for probe in self._table.probes:
-                for rank, target in enumerate(probe.targets):
-                    if target.module == module.__name__:
-                        self._try(probe, rank, target, module)
-
-    def _try(self, probe: Probe, rank: int, target: Target, module: ModuleType) -> None:
-        state = self._state[probe.event]
-        if state.rank is not None and state.rank <= rank:
-            return
-        try:
-            restore = wrap(module, target)
-        except Unfit as unfit:
-            state.reasons[rank] = str(unfit)
-            if state.rank is None:
-                said = {"reason": "; ".join(state.reasons.values()), "merged": probe.merged}
-                spans.note("missing", **{probe.event: said})
-            return
-        if state.restore is not None:
-            state.restore()
-        state.rank, state.restore = rank, restore
-        spans.note("attached", **{probe.event: target.path})
+                state = self._state[probe.event]
+                here = [(k, t) for k, t in enumerate(probe.targets) if t.module == module.__name__]
+                for rank, target in here:
+                    state.take(rank, target, module)
+                if here:
+                    state.say(probe)
 
 
 def wrap(module: ModuleType, target: Target) -> Callable[[], None]:
@@ -138,8 +145,6 @@ def wrap(module: ModuleType, target: Target) -> Callable[[], None]:
     function = found.__func__ if kind is not None else found
     if not callable(function):
         raise Unfit(f"{target.path}: is a {type(function).__name__}, not a function")
-    if hasattr(function, _MARK):
-        raise Unfit(f"{target.path}: is wrapped already")
     if target.parameters:
         try:
             has = inspect.signature(function).parameters
@@ -150,7 +155,6 @@ def wrap(module: ModuleType, target: Target) -> Callable[[], None]:
             raise Unfit(f"{target.path}: has no parameter {', '.join(lacking)}")
     own = last in vars(owner)
     wrapper = target.wrap(function)
-    setattr(wrapper, _MARK, target.path)
     put = wrapper if kind is None else kind(wrapper)
     try:
         setattr(owner, last, put)

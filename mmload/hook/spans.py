@@ -24,6 +24,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from mmload.hook import inline
 from mmload.hook.headers import trace_value
 from mmload.hook.thread_meter import ThreadMeter
 from mmload.hook.writer import BUFFER_LIMIT, Writer
@@ -37,6 +38,7 @@ now_ns = time.monotonic_ns  # the one clock of the hook; tests put virtual time 
 _current_id: Final = request_id  # `request_id` is also the name of a parameter below
 _writer: Writer | None = None
 _armed: "_Armed | None" = None
+_beginning = False
 _install_lock = threading.RLock()  # a finaliser may come in between on the same thread
 
 
@@ -61,13 +63,17 @@ def arm(role: str) -> bool:
 def note(section: str, **values: Any) -> None:
     """Adds to what this process says of itself: `note("versions", torch="2.13")`, JSON values.
 
-    Sections as `mmload.records.ServerProcess.notes` has them. No secrets, no argv, no environment.
+    Sections as `mmload.records.ServerProcess.notes` has them; None takes a value back. No secrets,
+    no argv, no environment.
     """
     with _install_lock:
         if _writer is not None:
             _writer.describe(notes={section: values})
         elif _armed is not None:
-            _armed.notes.setdefault(section, {}).update(values)
+            said = _armed.notes.setdefault(section, {})
+            said.update(values)
+            for name in [name for name, value in said.items() if value is None]:
+                del said[name]
 
 
 def describe(role: str | None = None, **settings: Any) -> None:
@@ -83,16 +89,18 @@ def describe(role: str | None = None, **settings: Any) -> None:
 
 def _begin() -> Writer | None:
     """The writer of an armed process, when it has something to write."""
-    global _writer, _armed
+    global _writer, _armed, _beginning
     with _install_lock:
-        armed, _armed = _armed, None  # None meanwhile: for a finaliser that ends a span just now
-        if _writer is None and armed is not None:
+        armed = _armed
+        if _writer is None and armed is not None and not _beginning:
+            _beginning = True  # for a finaliser that ends a span on this thread meanwhile
             try:
                 _writer = Writer(armed.folder, armed.role, armed.settings, notes=armed.notes)
                 atexit.register(shutdown)
             except Exception:
-                return None
-        _armed = armed
+                _armed = None
+            finally:
+                _beginning = False
         return _writer
 
 
@@ -153,6 +161,12 @@ def trace_header() -> str | None:
     return None if writer is None else trace_value(writer.boot_id, writer.folder)
 
 
+def comments(request_id: str) -> bytes:
+    """The request's spans for the end of its event stream, if `inline.ask` was called for it."""
+    writer = _writer
+    return b"" if writer is None else inline.take(request_id, writer.process)
+
+
 def record(
     stage: str,
     start_ns: int,
@@ -179,7 +193,9 @@ def _put(
     if writer is not None:
         name = request_id if request_id is not None else _current_id.get() or ""
         thread = threading.current_thread().name
-        writer.put((name, stage, start_ns, end_ns, thread, phase, facts))
+        span = (name, stage, start_ns, end_ns, thread, phase, facts)
+        writer.put(span)
+        inline.keep(span)
 
 
 class Turn:
@@ -307,8 +323,8 @@ def span(
 def _reset_in_child() -> None:
     """After fork: the writer's thread did not come along, its locks may be held, its file is the
     parent's."""
-    global _writer, _install_lock
-    writer, _writer = _writer, None
+    global _writer, _install_lock, _beginning
+    writer, _writer, _beginning = _writer, None, False
     _install_lock = threading.RLock()
     if writer is not None:
         writer.abandon()

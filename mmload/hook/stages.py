@@ -33,6 +33,7 @@ STAGES: Final[tuple[Stage, ...]] = (
     Stage("schedule_lag", "client", "schedule lag"),  # intended -> first byte handed to the socket
     Stage("send", "client", "send"),  # first byte handed over -> last byte handed over
     Stage("accept_wait", "queueing", "accept wait"),  # in the socket, before the server reads it
+    Stage("loop_wait", "queueing", "wait for the event loop"),  # another request holds it up
     Stage("http_receive", "cpu", "HTTP receive and parse"),
     Stage("media_wait", "queueing", "media-pool wait"),
     Stage("media_fetch", "cpu", "media fetch"),

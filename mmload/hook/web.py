@@ -5,8 +5,14 @@ aiohttp is imported by the call, not by this module, so that the hook stays stdl
 
 from typing import TYPE_CHECKING, Final
 
-from mmload.hook import spans
-from mmload.hook.headers import REQUEST_ID_HEADER, TRACE_HEADER, clean_request_id
+from mmload.hook import inline, loop_watch, spans
+from mmload.hook.headers import (
+    IN_RESPONSE,
+    REQUEST_ID_HEADER,
+    SPANS_HEADER,
+    TRACE_HEADER,
+    clean_request_id,
+)
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -27,10 +33,18 @@ def setup(app: "web.Application") -> None:
     async def mmload_request_id(request: web.Request, handler: "Handler") -> web.StreamResponse:
         name = clean_request_id(request.headers.get(REQUEST_ID_HEADER))
         request[_KEY] = name  # the signal may come after this middleware: for raised responses
+        if request.headers.get(SPANS_HEADER) == IN_RESPONSE:
+            inline.ask(name)
         token = spans.request_id.set(name)
+        loop_watch.entered()
         try:
-            return await handler(request)
+            response = await handler(request)
+            if _may_follow(response) and (comments := spans.comments(name)):
+                await response.write(comments)
+            return response
         finally:
+            loop_watch.left()
+            inline.drop(name)
             spans.request_id.reset(token)
 
     async def echo(request: web.Request, response: web.StreamResponse) -> None:
@@ -45,3 +59,10 @@ def setup(app: "web.Application") -> None:
         return
     app.middlewares.insert(0, mmload_request_id)
     app.on_response_prepare.append(echo)
+
+
+def _may_follow(response: "web.StreamResponse") -> bool:
+    """Whether comments may follow the last event: a stream of events that has not been ended."""
+    ended = not response.prepared or getattr(response, "_eof_sent", True)
+    fixed = response.content_length is not None or response.compression
+    return response.content_type == "text/event-stream" and not ended and not fixed

@@ -112,11 +112,13 @@ class Writer:
         *,
         notes: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Replaces the role and adds to settings and notes; a new `process` line says so."""
+        """Replaces the role and adds to settings and notes; a new `process` line says so. A note of
+        None is taken back."""
         before = self.process
         told = dict(before["notes"])
         for section, values in (notes or {}).items():
-            told[section] = {**told.get(section, {}), **_settled(values)}
+            merged = {**told.get(section, {}), **_settled(values)}
+            told[section] = {name: value for name, value in merged.items() if value is not None}
         after = {
             **before,
             "role": role or before["role"],
@@ -168,13 +170,15 @@ class Writer:
     def _append(self, batch: list[SpanTuple]) -> bool:
         """Writes whole lines, or nothing. False: the disk refused. Under `_io`."""
         try:
+            if batch:
+                self._turn_over()
             self._open()
             process, lost = self.process, self.lost()
-            lines = [] if self._described else [_json({"process": process})]
+            lines = [] if self._described else [process_line(process)]
             if lost != self._lost_written:
                 lines.append(_json({"lost": lost}))
             pid = process["pid"]
-            lines.extend(_span_line(span, pid) for span in batch)
+            lines.extend(span_line(span, pid) for span in batch)
             if lines:
                 self._write("".join(lines).encode())
                 self._described = process is self.process
@@ -185,22 +189,23 @@ class Writer:
             return False
 
     def _open(self) -> None:
-        """Opens the file, anew if somebody removed it: what goes to a removed file is lost. A full
-        one is followed by the next, and the oldest is removed: a traced server may live for weeks.
-        """
+        """Opens the file, anew if somebody removed it: what goes to a removed file is lost."""
         if self._file is not None and os.fstat(self._file).st_nlink == 0:
             self._drop_file()
+        if self._file is None:
+            path = self._path(len(self._parts))
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._size = os.fstat(self._file).st_size
+            self._described, self._lost_written = False, 0
+
+    def _turn_over(self) -> None:
+        """A full file is followed by the next; the oldest goes: a server may live for weeks."""
         if self._file is not None and self._size > FILE_LIMIT_BYTES:
             self._drop_file()
             self._parts.append(self._path(len(self._parts)))
             for old in self._parts[:-_FILES_KEPT]:
                 with contextlib.suppress(OSError):
                     os.unlink(old)
-        if self._file is None:
-            path = self._path(len(self._parts))
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            self._size = os.fstat(self._file).st_size
-            self._described, self._lost_written = False, 0
 
     def _path(self, part: int) -> str:
         number = f"-{part + 1}" if part else ""
@@ -236,7 +241,13 @@ def boot_id() -> str:
         return ""
 
 
-def _span_line(span: SpanTuple, pid: int) -> str:
+def process_line(process: Mapping[str, Any]) -> str:
+    """What a process says of itself, as a line."""
+    return _json({"process": process})
+
+
+def span_line(span: SpanTuple, pid: int) -> str:
+    """A span as a line. Facts that are no JSON cost the facts, not the span."""
     request_id, stage, start_ns, end_ns, thread, phase, facts = span
     line: dict[str, Any] = {
         "request_id": request_id,

@@ -71,6 +71,7 @@ class Dealer:
                 bases=packed,
                 body_file=body_file,
                 records_file=folder / ("records.jsonl" if not w else f"records.{w}.jsonl"),
+                spans_file=folder / "spans" / f"responses.{w}.jsonl",
                 limits=self._limits(w, workers),
             )
             for w in range(workers)

@@ -38,6 +38,7 @@ class LoadSpec:
     bases: PackedBodies
     body_file: Path
     records_file: Path
+    spans_file: Path  # for spans that come inside the responses
     limits: Limits
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,7 +23,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS: Final = (
     *("content-length", "content-type", "transfer-encoding", "connection", "expect", "upgrade"),
-    *("x-request-id", "proxy-authorization"),
+    *("x-request-id", "proxy-authorization", "x-mmload-spans"),
 )
 
 
@@ -53,6 +53,11 @@ class Reach(BaseModel):
         default=False, description="Use the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name."
     )
     no_keepalive: bool = Field(default=False, description="Open a new connection for each request.")
+    spans: Literal["folder", "response"] = Field(
+        default="folder",
+        description="How a traced server's spans come home: from its folder on this host, or inside"
+        " each response (folder).",
+    )
     connect_timeout: Seconds = Field(
         default=30.0, description="Seconds that connecting may take (30)."
     )

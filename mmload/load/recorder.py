@@ -3,6 +3,8 @@
 `emit` only appends to a deque. The file is flushed with every batch, so a killed run keeps all but
 the last moments. A full disk is tried again until the end; what is still unwritten then is counted,
 and what would not fit into `BACKLOG_BYTES` meanwhile. Secrets are struck out before encoding.
+Spans that came inside a response go to a file of their own, as the server's hook would write them;
+where that fails they stay in the record.
 """
 
 import contextlib
@@ -40,8 +42,11 @@ def step_back() -> None:
 class Recorder:
     """Appends records to a file. Create, `emit`, then `close()`, which says how many were lost."""
 
-    def __init__(self, file: Path, secrets: Sequence[str] = ()) -> None:
+    def __init__(
+        self, file: Path, secrets: Sequence[str] = (), spans_file: Path | None = None
+    ) -> None:
         self._file = file.open("ab", buffering=0)
+        self._spans_file = spans_file
         self._queue: deque[Record] = deque()
         self._backlog: deque[bytes] = deque()  # whole lines that the disk has not taken yet
         self._backlog_bytes = 0
@@ -96,4 +101,8 @@ class Recorder:
 
     def _line(self, record: Record) -> bytes:
         self._redactor.record(record)
+        if record.spans and self._spans_file is not None:
+            with contextlib.suppress(OSError), self._spans_file.open("ab") as file:
+                file.write("".join(f"{line}\n" for line in record.spans).encode())
+                record.spans = []
         return self._encoder.encode(record) + b"\n"

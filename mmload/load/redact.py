@@ -43,6 +43,7 @@ class Redactor:
             record.finish_reason = self.text(record.finish_reason)
         if record.usage is not None:
             record.usage = self._any(record.usage)
+        record.spans = [self.text(line) for line in record.spans]
         for attempt in record.attempts:
             attempt.message = self.text(attempt.message)
 

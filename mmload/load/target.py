@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mmload.errors import UsageError
+from mmload.hook.headers import IN_RESPONSE, SPANS_HEADER
 from mmload.load.proxy import Proxy, authority
 from mmload.load.reach import Reach
 from mmload.load.transport import Address, Tls
@@ -34,6 +35,7 @@ class Target:
     tls: Tls | None = None
     proxy: Proxy | None = None
     keepalive: bool = True
+    spans_in_response: bool = False
 
     @property
     def origin(self) -> str:
@@ -78,6 +80,8 @@ class Target:
             ours |= {"Content-Type": content_type, "Content-Length": str(length)}
         if not self.keepalive:
             ours["Connection"] = "close"
+        if self.spans_in_response:
+            ours[SPANS_HEADER] = IN_RESPONSE
         through_proxy = self.proxy is not None and self.tls is None
         if self.proxy is not None and self.proxy.authorization is not None and through_proxy:
             ours["Proxy-Authorization"] = self.proxy.authorization
@@ -143,6 +147,7 @@ def parse_target(
         tls,
         proxy,
         not reach.no_keepalive,
+        reach.spans == "response",
     )
 
 

@@ -83,7 +83,7 @@ async def _work(spec: LoadSpec, pipe: Connection) -> None:
     loop = asyncio.get_running_loop()
     payloads = PayloadSet(unpack(spec.bases, spec.body_file), spec.plan)
     job = PlannedJob(spec, payloads)
-    recorder = Recorder(spec.records_file, spec.target.secrets)
+    recorder = Recorder(spec.records_file, spec.target.secrets, spec.spans_file)
     clock = MonotonicClock()
     transport = HttpTransport(spec.address, clock, keepalive=spec.target.keepalive)
     await transport.prepare()

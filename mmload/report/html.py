@@ -221,7 +221,6 @@ def _warnings(summary: Summary) -> list[Html]:
 
 
 def _server(summary: Summary) -> list[Html]:
-    launched = flat(get(summary, "run", "launched"))
     settings = flat(get(summary, "run", "server"))
     processes = [
         (f"process {get(one, 'pid')}", ", ".join(f"{k} {v}" for k, v in flat(one) if k != "pid"))
@@ -230,7 +229,6 @@ def _server(summary: Summary) -> list[Html]:
     return [
         join((tag("h3", title), facts(pairs)))
         for title, pairs in (
-            ("Started by mmload", launched),
             ("Server settings", settings),
             ("Traced processes", processes),
         )

@@ -157,7 +157,6 @@ class _Endpoint:
                     data = writer.token(token)
                 await response.write(data)
         await response.write(writer.last(prepared.usage, prepared.finish_reason))
-        await response.write_eof()
         assert access.first_token_ns is not None
         spans.record("stream_out", access.first_token_ns, self._clock.now_ns())
         return response

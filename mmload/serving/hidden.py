@@ -7,6 +7,7 @@ of what the server says. Nothing here looks at more of the environment than name
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -15,8 +16,9 @@ SHORTEST: Final = 6  # characters: shorter values stand in too many other words 
 SHORTEST_INHERITED: Final = 8  # nobody gave those to this server
 
 _SECRET_NAME: Final = re.compile(
-    r"(?:key|token|secret|password|passwd|pwd|credentials?)(?![a-z])", re.IGNORECASE
+    r"(?:key|token|secret|password|passwd|credentials?)(?![a-z])", re.IGNORECASE
 )
+_PLAIN: Final = re.compile(r"[\w@%+=:,./{}*-]+")  # braces and stars are ours: {port} and ***
 _NAMED: Final = re.compile(r"^(-{0,2}[A-Za-z_][\w.-]*)=(.*)$", re.DOTALL)
 _IN_JSON: Final = re.compile(r'"([\w.-]+)"(\s*:\s*)"((?:[^"\\]|\\.)*)"')
 _IN_URL: Final = re.compile(r"(?<=://)([^/@\s]+)(?=@)")
@@ -32,9 +34,11 @@ def hide_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {name: HIDDEN if is_secret(name) else hide_inside(v) for name, v in env.items()}
 
 
-def hide_words(argv: Sequence[str]) -> list[str]:
-    """The command, fit to be written down."""
-    return [shown for shown, _ in _judged(argv)]
+def hide_words(argv: Sequence[str]) -> str:
+    """The command, fit to be written down, and quoted where a shell needs it."""
+    return " ".join(
+        shown if _PLAIN.fullmatch(shown) else shlex.quote(shown) for shown, _ in _judged(argv)
+    )
 
 
 def hide_inside(text: str) -> str:

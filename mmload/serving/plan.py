@@ -39,6 +39,7 @@ class ServerPlan:
     unset: tuple[str, ...] = ()  # variables of mmload's own environment that the server lacks
     cpus: tuple[int, ...] = ()  # none: all
     ready_timeout_s: float = 600.0
+    patience_s: float = 15.0  # for the server to end by itself, and then for its children
     traced: bool = True
 
     def words(self) -> str:
@@ -79,6 +80,7 @@ class EmbeddedPlan(ServerPlan):
             unset=self.unset,
             cpus=self.cpus,
             ready_timeout_s=self.ready_timeout_s,
+            patience_s=self.patience_s,
             secrets=secrets_of((), self.env, {}),
             about=About(
                 self.launched(),
@@ -107,7 +109,7 @@ class CommandPlan(ServerPlan):
             )
 
     def words(self) -> str:
-        return shlex.join(hide_words(self.argv))
+        return hide_words(self.argv)
 
     def start(self, folder: Path, reach: Reach) -> Server:
         return PolledServer(
@@ -118,6 +120,7 @@ class CommandPlan(ServerPlan):
             unset=self.unset,
             cpus=self.cpus,
             ready_timeout_s=self.ready_timeout_s,
+            patience_s=self.patience_s,
             secrets=secrets_of(self.argv, self.env, os.environ),
             about=About(self.launched(), hook=HOOK if self.traced else ""),
         )

@@ -29,8 +29,7 @@ from mmload.load.target import parse_target
 from mmload.serving import keeper
 from mmload.serving.where import Place, is_open, who_listens
 
-PATIENCE_S: Final = 15.0  # that a server gets to end by itself, and then its children
-ENDED_S: Final = 2 * PATIENCE_S + keeper.KILL_WAIT_S + 5.0  # by then the keeper has to be done
+SLACK_S: Final = 5.0
 POLL_S: Final = 0.2
 ASK_S: Final = 5.0  # that one answer about health may take
 LOG_LINES: Final = 8
@@ -59,6 +58,7 @@ class Server(abc.ABC):
         unset: Sequence[str] = (),
         cpus: Sequence[int] = (),
         ready_timeout_s: float = 60.0,
+        patience_s: float = 15.0,
         secrets: Sequence[str] = (),
         about: About | None = None,
     ) -> None:
@@ -68,6 +68,7 @@ class Server(abc.ABC):
         self.ready_s = 0.0  # from the start of the process
         self.problem = ""  # what was not right after the stop, in words
         self._ready_timeout_s = ready_timeout_s
+        self._keeper_s = 2 * patience_s + keeper.KILL_WAIT_S + SLACK_S  # it is done by then
         self._redactor = Redactor(secrets)
         self._has_secrets = bool(secrets)
         self._code: int | None = None  # the server's, once it has ended
@@ -77,7 +78,7 @@ class Server(abc.ABC):
             "env": dict(env or {}),
             "unset": list(unset),
             "cpus": list(cpus),
-            "patience_s": PATIENCE_S,
+            "patience_s": patience_s,
             "tell": tell,
         }
         self._started_ns = MonotonicClock.now_ns()
@@ -144,7 +145,7 @@ class Server(abc.ABC):
             with contextlib.suppress(OSError):
                 self._keeper.stdin.close()
         try:
-            self._keeper.wait(ENDED_S)
+            self._keeper.wait(self._keeper_s)
         except subprocess.TimeoutExpired:
             left = ", ".join(map(str, self.pids()))
             self.problem = f"the server could not be ended: pids {left} are still there"
@@ -161,7 +162,7 @@ class Server(abc.ABC):
             ready, _, _ = select.select([self._told], [], [], wait_s)
             if ready:
                 said = os.read(self._told, 64)
-                self._code = int(said) if said else self._keeper.wait(ENDED_S)
+                self._code = int(said) if said else self._keeper.wait(self._keeper_s)
         return self._code
 
     # -- when it goes wrong --------------------------------------------------------------------
@@ -224,7 +225,7 @@ class AnnouncedServer(Server):
                     break
                 read = os.read(stdout.fileno(), 65536)
                 if not read:
-                    raise self._failed(self._ended(ENDED_S) or 0)
+                    raise self._failed(self._ended(self._keeper_s) or 0)
                 *lines, buffer = (buffer + read).split(b"\n")
                 for line in lines:
                     with contextlib.suppress(ValueError):

@@ -1,8 +1,8 @@
 """Where a server that is started from a command will listen, and who is there already.
 
-The rule, in this order: the URL that the user gave (it must not contradict the command); a free
-port where the command says `{port}`; the command's own `--port` and `--host`; the port that the
-server is known to take by itself. Anything else is a UsageError that says how to name it.
+The rule, in this order: the URL that the user gave (it must not contradict the command); the
+command's own `--port` and `--host`; where the command says `{port}`, a free one, on loopback; the
+port that the server is known to take by itself. Else a UsageError says how to name it.
 """
 
 import contextlib
@@ -46,24 +46,26 @@ class Place:
 
 def place_of(argv: Sequence[str], url: str | None = None) -> Place:
     """Raises UsageError when the command does not say where it listens, or says something else."""
+    port = None
+    given = Place((), url if "://" in url else f"http://{url}") if url is not None else None
     if any(PORT_WORD in word for word in argv):
-        free = str(free_port())
-        argv = [word.replace(PORT_WORD, free) for word in argv]
+        port = given.port if given is not None else free_port()
+        argv = [word.replace(PORT_WORD, str(port)) for word in argv]
     said = flag_value(argv, "port")
     if said is not None and not (said.isdigit() and 0 < int(said) < 65_536):
         raise UsageError(
             f"--port {said}: the server's command has to name a port from 1 to 65535",
             f"write --port {PORT_WORD} for a free one",
         )
-    port = int(said) if said is not None else None
-    if url is not None:
-        place = Place(tuple(argv), url if "://" in url else f"http://{url}")
-        if port is not None and port != place.port:
+    if said is not None:
+        port = int(said)
+    if given is not None:
+        if port is not None and port != given.port:
             raise UsageError(
-                f"the URL says port {place.port}, the server's command --port {port}",
+                f"the URL says port {given.port}, the server's command --port {port}",
                 "leave the URL out, or start the server yourself",
             )
-        return place
+        return Place(tuple(argv), given.url)
     if port is None:
         port = own_port(argv)
     if port is None:

@@ -169,7 +169,10 @@ class StreamReader(AnswerReader):
             self._finish_whole(b"".join(self._body))
             return
         raw = b"".join(self._body)
-        for event in self._sse.finish():
+        left = self._sse.finish()
+        if self._sse.comments:
+            self.record.spans = [c.decode("utf-8", "replace") for c in self._sse.comments]
+        for event in left:
             if not self.ended:
                 self._read_event(event, self.last_ns, whole=False)
         if self.ended:

@@ -2,14 +2,17 @@
 
 The WHATWG grammar: lines end in LF, CRLF or CR (also split between reads); `data:` with or without
 one space; several data lines make one event, joined by LF; comments (`:`) and unknown fields are
-ignored; a leading byte order mark is dropped. Bytes stay bytes, so UTF-8 may be cut anywhere. Lines
-have no length limit of their own; one event may hold `MAX_EVENT_BYTES`.
+ignored, but for comments that begin with `COMMENT`, which are kept; a leading byte order mark is
+dropped. Bytes stay bytes, so UTF-8 may be cut anywhere. Lines have no length limit of their own;
+one event may hold `MAX_EVENT_BYTES`.
 https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
 """
 
 from typing import Final, NamedTuple
 
 MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
+COMMENT: Final = b"mmload-spans "  # a traced server's spans, see mmload.hook.inline
+MAX_COMMENT_BYTES: Final = 1024 * 1024  # of a stream, together
 
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -37,6 +40,8 @@ class SseParser:
         self._name = b""
         self._data: list[bytes] = []  # data lines of the unfinished event
         self._data_bytes = 0
+        self.comments: list[bytes] = []  # what follows COMMENT, a line each
+        self._comment_bytes = 0
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes complete. Raises EventTooLarge."""
@@ -99,3 +104,7 @@ class SseParser:
             self._data_bytes += len(value) + 8  # a list entry even when empty
         elif field == b"event":
             self._name = value
+        elif not field and value.startswith(COMMENT):
+            self._comment_bytes += len(value)
+            if self._comment_bytes <= MAX_COMMENT_BYTES:
+                self.comments.append(value.removeprefix(COMMENT))

@@ -196,3 +196,22 @@ def test_each_clock_has_its_own_offset() -> None:
     processes = [ServerProcess(pid=9, boot_id="east"), ServerProcess(pid=10, boot_id="west")]
     joined = join(RecordTable.of(records), spans, processes, ORIGIN_NS, "here")
     assert [round(o.lo_ns / MS) for o in joined.offsets] == [999, -1001]
+
+
+def test_ids_of_the_servers_own_are_followed() -> None:
+    """The engine names requests as it likes; the hand-over, which may be read later, says how."""
+    table = RecordTable.of([record(0, 0, 100), record(1, 10, 110)])
+    spans = [
+        span("uuid-b", "decode", 60, 90),
+        span("uuid-c", "decode", 60, 90),
+        span("r-000001", "handoff", 20, 30, also_known_as="uuid-b"),
+        span("r-000000", "handoff", 40, 50, also_known_as="uuid-a"),
+        span("uuid-a", "decode", 70, 95),
+    ]
+    joined = join(table, spans, [], ORIGIN_NS)
+    found = sorted(
+        (int(row), joined.stage_names[stage], int(start))
+        for row, stage, start in zip(joined.row, joined.stage, joined.start_ns, strict=True)
+    )
+    assert found == [(0, "decode", 70), (0, "handoff", 40), (1, "decode", 60), (1, "handoff", 20)]
+    assert joined.stray_ids == 1  # uuid-c

@@ -100,3 +100,23 @@ def test_an_event_without_end_is_refused() -> None:
 @pytest.mark.parametrize("tail", [b"data: [DONE]", b"data: [DONE]\n", b"data: [DONE]\n\n"])
 def test_a_forgotten_last_blank_line_is_forgiven(tail: bytes) -> None:
     assert parse(b"data: a\n\n", tail, finish=True) == [(b"", b"a"), (b"", b"[DONE]")]
+
+
+def test_comments_of_ours_are_kept_and_others_are_not() -> None:
+    stream = (
+        b": ping\n\ndata: a\n\n: mmload-spans {1}\r\n:mmload-spans {2}\n: mmload\ndata: b\n\n"
+        b": mmload-spans {3}"
+    )
+    for at in range(len(stream)):
+        parser = SseParser()
+        events = [*parser.feed(stream[:at]), *parser.feed(stream[at:]), *parser.finish()]
+        assert [event.data for event in events] == [b"a", b"b"]
+        assert parser.comments == [b"{1}", b"{2}", b"{3}"]
+
+
+def test_comments_are_bounded() -> None:
+    parser = SseParser()
+    line = b": mmload-spans " + bytes(1000).replace(b"\0", b"x") + b"\n"
+    for _ in range(2000):
+        parser.feed(line)
+    assert 1000 < len(parser.comments) < 1050
