@@ -30,6 +30,11 @@ app.command(
     help="Make the report of a run again, or export its records.",
 )
 app.command(
+    "mmload.commands.compare:compare",
+    name="compare",
+    help="Put runs before and after a change side by side, and test the difference.",
+)
+app.command(
     "mmload.commands.trace:trace",
     name="trace",
     help="Start a server under the hook: `mmload trace -- vllm serve MODEL`.",

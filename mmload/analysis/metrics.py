@@ -103,7 +103,7 @@ _ALONE: Final = {
     "achieved": Metric("achieved", "requests/s sent", "requests/s", "higher", True),
     "failed": Metric("failed", "failed requests", "requests", "lower", False),
     "failed-share": Metric("failed-share", "share failed", "share", "lower", False),
-    "growth": Metric("growth", "queue growth", "requests/s", "lower", False),
+    "growth": Metric("growth", "queue growth, /s", "requests/s", "lower", False),
     "in-flight": Metric("in-flight", "most in flight", "requests", "lower", True),
     "tokens": Metric("tokens", "output tokens/s", "tokens/s", "higher", True),
 }

@@ -106,25 +106,29 @@ def ratio(row: Section, side: int) -> str:
 
 
 def sentence(made: Section) -> str:
-    """What a person can paste into a pull request; one sentence a side but the base."""
-    sides = made["sides"]
-    said = [_one_sentence(made, number) for number in range(1, len(sides))]
-    return " ".join(said)
-
-
-def _one_sentence(made: Section, number: int) -> str:
-    base, side = made["sides"][0], made["sides"][number]
+    """What a person can paste into a pull request; a sentence for each side but the base."""
+    others = range(1, len(made["sides"]))
     several = len(made["sides"]) > 2
-    names = (base["label"], side["label"]) if several else ("before", "after")
-    parts = [_headline(made, number, names), _queues(made, base, side, names)]
-    parts += [_failures(made, number, names), _parity(made, side)]
-    text = "; ".join(part for part in parts if part)
+    said = [_one_sentence(made, number, several) for number in others]
+    lead = "Unlike scenarios, compared by force. " if made["forced"] else ""
+    if several:
+        lead += f"At {load(made)}: "
+    simulated = dict.fromkeys(side["simulated"] for side in made["sides"] if side["simulated"])
+    tail = f" (simulated: {'; '.join(simulated)})" if simulated else ""
+    return f"{lead}{'. '.join(said)}{tail}."
+
+
+def _one_sentence(made: Section, number: int, several: bool) -> str:
+    base, side = made["sides"][0], made["sides"][number]
+    names = (f"in {base['label']}", f"in {side['label']}") if several else ("before", "after")
+    parts = [
+        _headline(made, number, names) + ("" if several else f" at {load(made)}"),
+        _queues(made, base, side, names),
+        _failures(made, number, names),
+        _parity(made, side),
+    ]
     lead = f"{side['label']} against {base['label']}: " if several else ""
-    if made["forced"]:
-        lead = f"Unlike scenarios, compared by force: {lead}"
-    simulated = base["simulated"] or side["simulated"]
-    tail = f" (simulated: {simulated})" if simulated else ""
-    return f"{lead}{text}{tail}."
+    return lead + "; ".join(part for part in parts if part)
 
 
 def _headline(made: Section, number: int, names: tuple[str, str]) -> str:
@@ -135,19 +139,18 @@ def _headline(made: Section, number: int, names: tuple[str, str]) -> str:
         return "nothing to compare: no request succeeded"
     found = row["changes"][number - 1]
     before, after = (row["sides"][i]["median"] for i in (0, number))
-    at = load(made)
     if before is None or after is None:
         which = names[0] if before is None else names[1]
-        return f"{row['title']} cannot be compared: {which} has none"
+        return f"{row['title']} cannot be compared: there is none {which}"
     a, b, unit = value(row, before), value(row, after), _unit(row)
     by, title = plain_change(row, found), row["title"]
     how = _tested(made, row, number)
     if found["shown"]:
-        return f"{title} went from {a} to {b}{unit} ({by}, {how}) at {at}"
+        return f"{title} went from {a} to {b}{unit} ({by}, {how})"
     both = f"{a} {names[0]}, {b}{unit} {names[1]}"
     if found["shown"] is False:
-        return f"{title}: no difference shown ({both}, {how}) at {at}"
-    return f"{title} was {a} {names[0]} and {b}{unit} {names[1]} ({by}, {how}) at {at}"
+        return f"{title}: no difference shown ({both}, {how})"
+    return f"{title} was {a} {names[0]} and {b}{unit} {names[1]} ({by}, {how})"
 
 
 def _unit(row: Section) -> str:
@@ -166,6 +169,11 @@ def _tested(made: Section, row: Section, number: int) -> str:
     holm = f" after Holm over {tests} tests" if tests > 1 else ""
     pairs = " in pairs" if made["paired"] else ""
     return f"{many}{pairs}, p = {probability(found['p_holm'])}{holm}"
+
+
+def counts(made: Section, number: int) -> tuple[int, int]:
+    """Runs of the base and of a side."""
+    return len(made["sides"][0]["runs"]), len(made["sides"][number]["runs"])
 
 
 def runs(row: Section, number: int) -> str:
@@ -195,8 +203,8 @@ def _queues(made: Section, base: Section, side: Section, names: tuple[str, str])
     before, after = (queue_words(made["queue"][one["label"]]) for one in (base, side))
     if not before or not after:
         return ""
-    if before == after == _QUEUE["stable"]:
-        return "the queue is stable in both"
+    if before == after:
+        return f"the queue {before} in both"
     return f"the queue {before} {names[0]} and {after} {names[1]}"
 
 
