@@ -41,6 +41,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "server": ("clock", "errors", "hook", "processors", ""),
     "report": ("analysis", "clock", "errors", "hook.stages", "records", "rundir", "load.workers"),
     "compare": ("analysis", "errors", "report", "rundir", "scenario", ""),
+    "history": ("analysis", "errors", "rundir"),
     "flags": (),
     "trace": ("hook",),
 }

@@ -20,7 +20,7 @@ from mmload.analysis.comparison import Side
 from mmload.analysis.summary import SCHEMA
 from mmload.errors import InvalidRun, UsageError
 from mmload.report.files import analyse
-from mmload.rundir import RunDir
+from mmload.rundir import RunDir, is_run
 
 Summary = dict[str, Any]
 _NAME: Final = re.compile(r"[^=/\x00-\x1f]{1,40}")
@@ -117,13 +117,18 @@ def _labelled(asked: Sequence[str]) -> list[tuple[str, str]]:
     named = [_name_and_path(text) for text in asked]
     depth = 1
     while True:
-        labels = [name or "/".join(Path(path).absolute().parts[-depth:]) for name, path in named]
+        labels = [name or _folder_name(path, depth) for name, path in named]
         if len(set(labels)) == len(labels):
             return list(zip(labels, (path for _, path in named), strict=True))
         if depth > max(len(Path(path).absolute().parts) for _, path in named):
             twice = next(label for label in labels if labels.count(label) > 1)
             raise UsageError(f"{twice}: is named twice", "give each side a name: before=PATH")
         depth += 1
+
+
+def _folder_name(path: str, depth: int) -> str:
+    """The last parts of a folder's path; a glob is its own name."""
+    return "/".join(Path(path).absolute().parts[-depth:]) if Path(path).exists() else path
 
 
 def _name_and_path(text: str) -> tuple[str, str]:
@@ -155,11 +160,6 @@ def run_folders(path: str, label: str = "") -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def is_run(folder: Path) -> bool:
-    """Whether it looks like a run, damaged or not."""
-    return (folder / "manifest.json").is_file() or any(folder.glob("records*.jsonl"))
-
-
 # -- one run -----------------------------------------------------------------------------------
 
 
@@ -168,7 +168,8 @@ def load_run(folder: Path, *, allow_invalid: bool = False) -> LoadedRun | LeftOu
     try:
         summary = read_summary(RunDir(folder))
     except UsageError as error:
-        return LeftOut(folder, error.message.removeprefix(f"{folder}: "), error.hint)
+        reason = error.message.removeprefix(f"{folder}: ").removeprefix(f"{folder}/")
+        return LeftOut(folder, reason, error.hint)
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         return LeftOut(folder, f"damaged: {error}", "restore it from a copy, or run it again")
     if not allow_invalid:

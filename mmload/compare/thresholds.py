@@ -58,7 +58,7 @@ def parse(text: str, stages: Collection[str]) -> Threshold:
     try:
         of = metric(name, stages)
     except ValueError as error:
-        raise UsageError(f"{where}: {error}", _ALLOWED) from None
+        raise UsageError(f"{where}: {error}", "such as 'ttft:p99 > +5%'") from None
     number = float(f"{sign}{found['number']}")
     words = " ".join(text.split())
     if unit == "%":

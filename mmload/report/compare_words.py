@@ -72,7 +72,9 @@ def plain_change(row: Section, found: Section) -> str:
 def percent(change: float) -> str:
     """`-98%`, `+3.2%`, `0%`; never "-100%" unless nothing is left."""
     size = abs(change)
-    sign = "" if not change else "+" if change > 0 else "-"
+    if round(size, 1) == 0:
+        return "0%"
+    sign = "+" if change > 0 else "-"
     if 99.5 <= size < 100 and change < 0:
         return f"-{min(99.9, round(size, 1)):.1f}%"
     return sign + numbers.percent(size / 100)
@@ -113,8 +115,7 @@ def sentence(made: Section) -> str:
     lead = "Unlike scenarios, compared by force. " if made["forced"] else ""
     if several:
         lead += f"At {load(made)}: "
-    simulated = dict.fromkeys(side["simulated"] for side in made["sides"] if side["simulated"])
-    tail = f" (simulated: {'; '.join(simulated)})" if simulated else ""
+    tail = f" (simulated: {simulated(made)})" if simulated(made) else ""
     return f"{lead}{'. '.join(said)}{tail}."
 
 
@@ -171,6 +172,12 @@ def _tested(made: Section, row: Section, number: int) -> str:
     return f"{many}{pairs}, p = {probability(found['p_holm'])}{holm}"
 
 
+def simulated(made: Section) -> str:
+    """What is simulated in any of the sides, each thing once; empty: nothing."""
+    parts = [part for side in made["sides"] for part in side["simulated"].split("; ") if part]
+    return "; ".join(dict.fromkeys(parts))
+
+
 def counts(made: Section, number: int) -> tuple[int, int]:
     """Runs of the base and of a side."""
     return len(made["sides"][0]["runs"]), len(made["sides"][number]["runs"])
@@ -185,16 +192,20 @@ def runs(row: Section, number: int) -> str:
 
 
 def load(made: Section) -> str:
-    """`5.00 requests/s of 15 frames 854x480`."""
-    base = made["sides"][0]
-    classes = base["classes"]
+    """`5 requests/s of 15 frames 854x480`; each side's own where they differ."""
+    said = dict.fromkeys(_load(side) for side in made["sides"])
+    return " against ".join(said)
+
+
+def _load(side: Section) -> str:
+    classes = side["classes"]
     what = " and ".join(classes) if len(classes) < 3 else f"{len(classes)} classes of media"
     of = f" of {what}" if what else ""
-    if base["asked_qps"] is not None:
-        rate = f"{base['asked_qps']:g}"
+    if side["asked_qps"] is not None:
+        rate = f"{side['asked_qps']:g}"
         return f"{rate} request{'' if rate == '1' else 's'}/s{of}"
     mode = {"sequential": "one request at a time", "closed": "a closed loop"}
-    return f"{mode.get(base['load_mode'], 'varying rates')}{of}"
+    return f"{mode.get(side['load_mode'], 'varying rates')}{of}"
 
 
 def _queues(made: Section, base: Section, side: Section, names: tuple[str, str]) -> str:
