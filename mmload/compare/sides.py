@@ -75,12 +75,24 @@ def load_sides(
     sides = []
     for (label, path), of_side in zip(named, loaded, strict=True):
         side = LoadedSide(label, path)
+        seen: dict[str, Path] = {}
         for one in of_side:
-            side.runs.append(one) if isinstance(one, LoadedRun) else side.left_out.append(one)
+            if isinstance(one, LeftOut):
+                side.left_out.append(one)
+            elif (first := seen.setdefault(_identity(one.summary), one.folder)) != one.folder:
+                reason = f"a copy of {first}: a run counts once"
+                side.left_out.append(LeftOut(one.folder, reason, "make another run", True))
+            else:
+                side.runs.append(one)
         if not side.runs:
             raise _nothing_left(side)
         sides.append(side)
     return sides
+
+
+def _identity(summary: Summary) -> str:
+    """The same for copies of a run and for nothing else: latencies are measured to the ns."""
+    return json.dumps([summary["run"]["started_at"], summary["e2e_ms"], summary["lag_ms"]])
 
 
 def _whole_pairs(loaded: list[list[LoadedRun | LeftOut]]) -> list[list[LoadedRun | LeftOut]]:

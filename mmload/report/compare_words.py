@@ -114,7 +114,7 @@ def sentence(made: Section) -> str:
     said = [_one_sentence(made, number, several) for number in others]
     lead = "Unlike scenarios, compared by force. " if made["forced"] else ""
     if several:
-        lead += f"At {load(made)}: "
+        lead += f"At {load(made)}, "
     tail = f" (simulated: {simulated(made)})" if simulated(made) else ""
     return f"{lead}{'. '.join(said)}{tail}."
 
