@@ -69,25 +69,38 @@ def load_sides(
             f"--paired: the sides have unlike numbers of runs: {counts}",
             "leave out --paired, or give each side the run that belongs to each of the others'",
         )
-    loaded = [[load_run(f, allow_invalid=allow_invalid) for f in of_side] for of_side in folders]
+    loaded = [
+        _without_copies([load_run(f, allow_invalid=allow_invalid) for f in of_side])
+        for of_side in folders
+    ]
     if paired:
         loaded = _whole_pairs(loaded)
     sides = []
     for (label, path), of_side in zip(named, loaded, strict=True):
         side = LoadedSide(label, path)
-        seen: dict[str, Path] = {}
         for one in of_side:
-            if isinstance(one, LeftOut):
-                side.left_out.append(one)
-            elif (first := seen.setdefault(_identity(one.summary), one.folder)) != one.folder:
-                reason = f"a copy of {first}: a run counts once"
-                side.left_out.append(LeftOut(one.folder, reason, "make another run", True))
-            else:
+            if isinstance(one, LoadedRun):
                 side.runs.append(one)
+            else:
+                side.left_out.append(one)
         if not side.runs:
             raise _nothing_left(side)
         sides.append(side)
     return sides
+
+
+def _without_copies(of_side: list[LoadedRun | LeftOut]) -> list[LoadedRun | LeftOut]:
+    """Leaves out all but the first of the same run, which would count as a repeat."""
+    seen: dict[str, Path] = {}
+    kept: list[LoadedRun | LeftOut] = []
+    for one in of_side:
+        first = one.folder
+        if isinstance(one, LoadedRun):
+            first = seen.setdefault(_identity(one.summary), one.folder)
+        reason = f"a copy of {first}: a run counts once"
+        fine = first == one.folder
+        kept.append(one if fine else LeftOut(one.folder, reason, "make another run", True))
+    return kept
 
 
 def _identity(summary: Summary) -> str:
