@@ -105,7 +105,7 @@ def _without_copies(of_side: list[LoadedRun | LeftOut]) -> list[LoadedRun | Left
 
 def _identity(summary: Summary) -> str:
     """The same for copies of a run and for nothing else: latencies are measured to the ns."""
-    return json.dumps([summary["run"]["started_at"], summary["e2e_ms"], summary["lag_ms"]])
+    return json.dumps([summary["run"]["started_at"], summary.get("e2e_ms"), summary.get("lag_ms")])
 
 
 def _whole_pairs(loaded: list[list[LoadedRun | LeftOut]]) -> list[list[LoadedRun | LeftOut]]:
@@ -168,7 +168,9 @@ def _name_and_path(text: str) -> tuple[str, str]:
 def run_folders(path: str, label: str = "") -> list[Path]:
     """The run folders that a path stands for, by name. Raises UsageError when there are none."""
     where = f"{label}={path}" if label and label != Path(path).name else path
-    places = [Path(path)] if Path(path).exists() else [Path(p) for p in sorted(glob.glob(path))]
+    places = (
+        [Path(path)] if Path(path).exists() else sorted(map(Path, glob.glob(path)), key=_by_number)
+    )
     if not places:
         raise UsageError(f"{where}: no such folder", "name a run folder or a folder of runs")
     found = []
@@ -176,13 +178,19 @@ def run_folders(path: str, label: str = "") -> list[Path]:
         if is_run(place):
             found.append(place)
         elif place.is_dir():
-            found.extend(sorted(inner for inner in place.iterdir() if is_run(inner)))
+            found.extend(sorted(filter(is_run, place.iterdir()), key=_by_number))
     if not found:
         raise UsageError(
             f"{where}: neither a run folder nor a folder with runs in it",
             "name a folder that `mmload run` made, or the folder that holds several",
         )
     return list(dict.fromkeys(found))
+
+
+def _by_number(folder: Path) -> list[tuple[int, str]]:
+    """Sorts run 10 after run 9, since pairs go by place."""
+    parts = re.split(r"(\d+)", str(folder))
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
 # -- one run -----------------------------------------------------------------------------------

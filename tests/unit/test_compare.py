@@ -225,6 +225,17 @@ def test_settings_and_machines_that_differ_are_named() -> None:
     )
 
 
+def test_what_the_hook_saw_counts_as_settings() -> None:
+    notes = {"versions": {"vllm": "0.12.0"}, "missing": {"decode": {"reason": "moved"}}}
+    process = {"role": "engine", "settings": {"max_num_seqs": 8}, "notes": notes}
+    found = alike.settings({"run": {"server": None}, "server_processes": [process], "stages": {}})
+    assert found == {
+        "engine": {"max_num_seqs": 8},
+        "version of vllm": "0.12.0",
+        "hook without decode": True,
+    }
+
+
 def test_sides_that_ran_one_after_the_other_are_warned_of() -> None:
     in_turn = made(samples.two(5))["notes"]
     apart = [samples.side("a", samples.before, 5), samples.side("b", samples.after, 5, 1000)]

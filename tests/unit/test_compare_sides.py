@@ -28,6 +28,12 @@ def test_runs_folders_of_runs_and_globs(root: Path) -> None:
     assert run_folders("before") == [Path("before/1"), Path("before/2"), Path("before/3")]
     assert run_folders("before/[12]") == [Path("before/1"), Path("before/2")]
     assert len(run_folders("*")) == 6
+    for k in (4, 9, 10):
+        (root / f"after/{k}").mkdir()
+        (root / f"after/{k}/manifest.json").touch()
+    numbers = ["1", "2", "3", "4", "9", "10"]
+    assert [one.name for one in run_folders("after")] == numbers
+    assert [one.name for one in run_folders("after/*")] == numbers
 
 
 def test_names(root: Path) -> None:
