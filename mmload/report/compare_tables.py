@@ -67,7 +67,7 @@ def metrics_note(made: Section, number: int) -> str:
     if why:
         parts.append(f"no test: it {why}, and there are {counts[0]} and {counts[1]}")
     else:
-        tests = len(made["family"]) * (len(made["sides"]) - 1)
+        tests = made["tests"]
         holm = f" after Holm over {tests} tests" if tests > 1 else ""
         parts.append(f"p: {made['test']}{holm}; ~: no difference shown; rows without p describe")
     return "; ".join(parts)

@@ -166,7 +166,7 @@ def _tested(made: Section, row: Section, number: int) -> str:
     many = runs(row, number)
     if found["p_holm"] is None:
         return f"{many}: no test"
-    tests = len(made["family"]) * (len(made["sides"]) - 1)
+    tests = made["tests"]
     holm = f" after Holm over {tests} tests" if tests > 1 else ""
     pairs = " in pairs" if made["paired"] else ""
     return f"{many}{pairs}, p = {probability(found['p_holm'])}{holm}"
