@@ -113,6 +113,7 @@ def sentence(made: Section) -> str:
     several = len(made["sides"]) > 2
     said = [_one_sentence(made, number, several) for number in others]
     lead = "Unlike scenarios, compared by force. " if made["forced"] else ""
+    lead += f"{invalid(made)} " if invalid(made) else ""
     if several:
         lead += f"At {load(made)}, "
     tail = f" (simulated: {simulated(made)})" if simulated(made) else ""
@@ -172,6 +173,14 @@ def _tested(made: Section, row: Section, number: int) -> str:
     return f"{many}{pairs}, p = {probability(found['p_holm'])}{holm}"
 
 
+def invalid(made: Section) -> str:
+    """`3 of 10 runs are INVALID or interrupted.`; empty when none is."""
+    every = [run for side in made["sides"] for run in side["runs"]]
+    bad = sum(not run["valid"] for run in every)
+    are = "is" if bad == 1 else "are"
+    return f"{bad} of {len(every)} runs {are} INVALID or interrupted." if bad else ""
+
+
 def simulated(made: Section) -> str:
     """What is simulated in any of the sides, each thing once; empty: nothing."""
     parts = [part for side in made["sides"] for part in side["simulated"].split("; ") if part]
@@ -224,7 +233,7 @@ def queue_words(queue: Section) -> str:
     verdicts, by = queue["verdicts"], queue["growth_per_s"]
     if not verdicts:
         return ""
-    word = next((w for w in ("growing", "cant_tell", "stable") if w in verdicts), "")
+    word = next((w for w in ("growing", "stable", "cant_tell") if w in verdicts), "")
     text = _QUEUE[word]
     if word == "growing" and by is not None:
         text += f" by {numbers.rate(by)}/s" if by > 0 else ""

@@ -139,6 +139,15 @@ def test_swapping_the_sides_negates_every_change() -> None:
         assert one["sides"] == other["sides"][::-1]
 
 
+def test_invalid_runs_that_were_allowed_are_counted_first() -> None:
+    sides = samples.two(5)
+    sides[0].runs[1].summary["valid"] = False
+    sides[1].runs[2].summary["interrupted"] = True
+    comparison = made(sides)
+    assert comparison["sentence"].startswith("2 of 10 runs are INVALID or interrupted. TTFT p90")
+    assert comparison["notes"][0].startswith("2 of 10 runs are INVALID or interrupted. ")
+
+
 def test_failures_are_in_the_sentence() -> None:
     sides = samples.two(1)
     sides[1].runs[0].summary["failed"] = {"timeout": 3}
@@ -269,6 +278,20 @@ def test_differences_go_into_nested_keys() -> None:
 )
 def test_percent(change: float, text: str) -> None:
     assert words.percent(change) == text
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "by", "text"),
+    [
+        ({"growing": 5}, 1.667, "grew by 1.67/s"),
+        ({"stable": 2, "growing": 3}, 1.2, "grew by 1.20/s in 3 of 5 runs"),
+        ({"cant_tell": 1, "stable": 4}, 0.0, "is stable in 4 of 5 runs"),
+        ({"cant_tell": 1}, 3.3, "cannot be judged"),
+        ({}, None, ""),
+    ],
+)
+def test_queues_in_words(verdicts: dict[str, int], by: float | None, text: str) -> None:
+    assert words.queue_words({"verdicts": verdicts, "growth_per_s": by}) == text
 
 
 def test_large_changes_are_factors_and_counts_have_none() -> None:
