@@ -285,7 +285,7 @@ class Scenario(Model):
 
     def digest(self, file_hashes: Sequence[str] = ()) -> str:
         """12 hex digits over what is sent and how fast; user files count by their contents."""
-        plain = {k: v for k, v in self.resolved().items() if k not in _NOT_IN_DIGEST}
+        plain = {k: v for k, v in self.resolved().items() if k not in NOT_IN_DIGEST}
         for part in (plain, *plain.get("mix", ())):
             for key in _FILES:
                 if key in part:
@@ -295,5 +295,5 @@ class Scenario(Model):
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-_NOT_IN_DIGEST: Final = ("url", "model", "model_family", "out", "name", "warmup", "timeout")
+NOT_IN_DIGEST: Final = ("url", "model", "model_family", "out", "name", "warmup", "timeout")
 _FILES: Final = ("media", "dataset", "prompts", "trace")

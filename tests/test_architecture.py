@@ -40,6 +40,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "processors": ("errors",),
     "server": ("clock", "errors", "hook", "processors", ""),
     "report": ("analysis", "clock", "errors", "hook.stages", "records", "rundir", "load.workers"),
+    "compare": ("analysis", "errors", "report", "rundir", "scenario", ""),
+    "history": ("analysis", "errors", "rundir"),
     "flags": (),
     "trace": ("hook",),
 }

@@ -16,7 +16,7 @@ from mmload.load.reach import Reach, reach_from
 from mmload.load.redact import Redactor
 from mmload.load.target import parse_target
 from mmload.probe import Reply, Server, Verdict, ask_all, questions, verdict
-from mmload.report.terminal import one_line
+from mmload.report.console import one_line
 from mmload.wire import APIS
 
 ConnectionFlags = flags_of(Reach, "How to reach the server")

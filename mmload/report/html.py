@@ -1,54 +1,24 @@
 """One HTML file that says everything: it opens offline, prints on A4 and asks the network nothing.
 
-In: the summary of docs/summary.md and the series behind its charts. Out: the text of the page, with
-plotly.js, styles and data inside. All text that came from elsewhere is escaped by `markup`, and a
-content policy lets the page run only the two scripts that were put there, by their hashes.
+In: the summary of docs/summary.md and the series behind its charts. Out: the text of the page
+(`page` wraps it). All text that came from elsewhere is escaped by `markup`.
 """
 
-import base64
-import hashlib
-from importlib.resources import files
-from string import Template
 from typing import Any
 
 from mmload.report import charts, numbers, results, tables, words
 from mmload.report.fields import Summary, flat, get
-from mmload.report.markup import Html, facts, join, script_json, table, tag, text
+from mmload.report.markup import Html, facts, join, table, tag, text
+from mmload.report.page import code, figure, footer, page, section
 from mmload.report.palette import PHASE_COLOURS
 
 
 def render_html(summary: Summary, series: Summary) -> str:
     """The report as one self-contained HTML document."""
-    from plotly.offline import get_plotlyjs
-
     figures = charts.figures(summary, series)
-    plotly, script = get_plotlyjs(), _resource("report.js")
     name = get(summary, "run", "name") or "run"
-    return Template(_resource("template.html")).substitute(
-        title=text(f"{words.verdict(summary).word}: {name} - mmload"),
-        version=text(get(summary, "mmload") or ""),
-        policy=text(_policy(plotly, script)),
-        css=_resource("report.css"),
-        body=join(_body(summary, figures), "\n"),
-        figures=script_json(figures),
-        plotly=plotly,
-        script=script,
-    )
-
-
-def _resource(name: str) -> str:
-    return files("mmload.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _policy(*scripts: str) -> str:
-    hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'"
-        for one in scripts
-    )
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline';"
-        " img-src data: blob:; form-action 'none'; base-uri 'none'"
-    )
+    title = f"{words.verdict(summary).word}: {name} - mmload"
+    return page(title, get(summary, "mmload") or "", _body(summary, figures), figures)
 
 
 def _body(summary: Summary, figures: dict[str, Any]) -> list[Html]:
@@ -57,37 +27,22 @@ def _body(summary: Summary, figures: dict[str, Any]) -> list[Html]:
         _verdict(summary),
         _keys(summary),
         _blame(summary),
-        _section("Latency", _latency(summary)),
+        section("Latency", _latency(summary)),
         *_results(summary),
-        _section("Where the time goes", _figure("split", figures), _split(summary)),
-        _section("Stages", _stages(summary)),
-        _section("Queue", _figure("queue", figures), facts(words.queue_facts(summary))),
-        _section("Latency over the run", _figure("latency", figures), _figure("curve", figures)),
-        _section("Failures", _figure("outcomes", figures), _failures(summary)),
-        _section("Media and tokens", facts(words.media_facts(summary))),
-        _section("What the server did with the media", facts(results.media_check(summary))),
-        _section("Warnings", *_warnings(summary), id_="warnings"),
-        _section("Run", facts(words.run_facts(summary, full=True)), *_server(summary)),
-        _section("Scenario", _scenario(summary)),
-        _section("Definitions", _definitions(summary)),
-        _footer(summary),
+        section("Where the time goes", figure("split", figures), _split(summary)),
+        section("Stages", _stages(summary)),
+        section("Queue", figure("queue", figures), facts(words.queue_facts(summary))),
+        section("Latency over the run", figure("latency", figures), figure("curve", figures)),
+        section("Failures", figure("outcomes", figures), _failures(summary)),
+        section("Media and tokens", facts(words.media_facts(summary))),
+        section("What the server did with the media", facts(results.media_check(summary))),
+        section("Warnings", *_warnings(summary), id_="warnings"),
+        section("Run", facts(words.run_facts(summary, full=True)), *_server(summary)),
+        section("Scenario", _scenario(summary)),
+        section("Definitions", _definitions(summary)),
+        footer(get(summary, "mmload") or ""),
     ]
     return [part for part in parts if part]
-
-
-def _section(title: str, *content: Html, id_: str = "") -> Html:
-    if not any(content):
-        return Html()
-    return tag("section", tag("h2", title), *content, id_=id_)
-
-
-def _figure(name: str, figures: dict[str, Any]) -> Html:
-    if name not in figures:
-        return Html()
-    layout = figures[name]["layout"]
-    box = tag("div", class_="chart", id=f"chart-{name}", style=f"height:{layout['height']}px")
-    label = Html(layout["title"]["text"].replace('"', "&quot;"))  # charts escaped the rest
-    return tag("figure", box, role="img", aria_label=label)
 
 
 def _header(summary: Summary) -> Html:
@@ -169,7 +124,7 @@ def _latency(summary: Summary) -> Html:
 
 def _results(summary: Summary) -> list[Html]:
     return [
-        _section(title, table(head, [("", rows)]), tag("p", f"{_capital(note)}.", class_="muted"))
+        section(title, table(head, [("", rows)]), tag("p", f"{_capital(note)}.", class_="muted"))
         for title, note, head, rows in results.tables(summary)
     ]
 
@@ -290,15 +245,4 @@ def _scenario(summary: Summary) -> Html:
 
 def _definitions(summary: Summary) -> Html:
     definitions = (get(summary, "definitions") or {}).items()
-    return facts((name, _code(said)) for name, said in definitions if said)
-
-
-def _code(sentence: str) -> Html:
-    """Text in which `words` between backticks are code."""
-    parts = sentence.split("`")
-    return join(tag("code", part) if i % 2 else part for i, part in enumerate(parts))
-
-
-def _footer(summary: Summary) -> Html:
-    version = get(summary, "mmload") or ""
-    return tag("footer", tag("p", f"Made by mmload {version}. This file needs no network."))
+    return facts((name, code(said)) for name, said in definitions if said)

@@ -48,7 +48,8 @@ def code_block(text: str) -> str:
     return f"{fence}sh\n{visible(text.strip())}\n{fence}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def pipe_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; the cells of `rows` are escaped, those of `head` are not."""
     lines = [head, [":---", *["---:"] * (len(head) - 1)]]
     lines.extend([escape(cell) for cell in row] for row in rows)
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -66,13 +67,13 @@ def _latency(summary: Summary) -> str:
             full = f"{title}, {name}" if name else title
             rows.append([full, numbers.count(get(dist, "n")), *cells])
     note = escape(tables.simulated_note(summary))
-    table = _table(("latency", "n", *_QUANTILES), rows)
+    table = pipe_table(("latency", "n", *_QUANTILES), rows)
     return f"{table}\n\n{note}" if note else table
 
 
 def _results(summary: Summary) -> list[str]:
     return [
-        f"**{title}:** {escape(note)}\n\n{_table([escape(cell) for cell in head], rows)}"
+        f"**{title}:** {escape(note)}\n\n{pipe_table([escape(cell) for cell in head], rows)}"
         for title, note, head, rows in results.tables(summary)
     ]
 
@@ -92,7 +93,7 @@ def _split(summary: Summary) -> str:
     total = [numbers.ms(get(column, "e2e_ms")) for _, _, column in columns]
     rows.append(["E2E, the sum", *total, ""])
     titles = [title for _, title, _ in columns]
-    return _table(("time goes to", *titles, f"share of the {titles[0]}"), rows)
+    return pipe_table(("time goes to", *titles, f"share of the {titles[0]}"), rows)
 
 
 def _failures(summary: Summary) -> str:

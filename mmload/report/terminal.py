@@ -6,24 +6,17 @@ everything that mmload itself says is ASCII. Control characters in a server's ow
 as escapes, so that a message cannot drive the terminal.
 """
 
-import io
-import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from mmload.report import numbers, results, tables, words
-from mmload.report.fields import Fact, Summary, get, visible
+from mmload.report.console import WIDE, Page, one_line, width_of, write
+from mmload.report.fields import Fact, Summary, get
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
 
-NARROW: Final = 80
-ROOMY: Final = 100  # columns get wider gaps from here on
-WIDE: Final = 120  # longer lines are harder to read, whatever the window
-LABEL_WIDTHS: Final = (16, 28)
 BAR_WIDTH: Final = 12
-FIRST_WIDTH: Final = 20
 FILES: Final = "report.html, summary.json, records.jsonl, spans/"
 
 
@@ -37,14 +30,12 @@ def render(
 ) -> None:
     """Prints the report to `out` (stdout). `folder` is the run's, named at the end."""
     out = sys.stdout if out is None else out
-    text = render_text(summary, console_width or _width(out), color=color, folder=folder)
-    encoding = getattr(out, "encoding", None) or "utf-8"
-    out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    write(render_text(summary, console_width or width_of(out), color=color, folder=folder), out)
 
 
 def render_text(summary: Summary, width: int, *, color: bool = False, folder: str = "") -> str:
     """The whole report as one string; `color` adds ANSI codes and block characters."""
-    page = _Page(min(width, WIDE), color)
+    page = Page(min(width, WIDE), color)
     _verdict(page, summary)
     page.facts(words.run_facts(summary))
     _latency(page, summary)
@@ -67,90 +58,7 @@ def render_text(summary: Summary, width: int, *, color: bool = False, folder: st
     return page.text()
 
 
-class _Page:
-    """A rich console that writes into a string, and the few shapes that the report is made of."""
-
-    def __init__(self, width: int, color: bool) -> None:
-        from rich.console import Console
-
-        self.color = color
-        self._file = io.StringIO()
-        self.gap = 1 if width < ROOMY else 3
-        self._console = Console(
-            file=self._file,
-            width=width,
-            force_terminal=color,
-            color_system="standard" if color else None,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-        )
-
-    def text(self) -> str:
-        """What was printed; rich pads lines with blanks, which nobody wants in a file."""
-        lines = self._file.getvalue().split("\n")
-        return "\n".join(lines if self.color else (line.rstrip() for line in lines))
-
-    def put(self, *what: "RenderableType") -> None:
-        self._console.print(*what)
-
-    def heading(self, title: str, note: str = "") -> None:
-        from rich.text import Text
-
-        self.put("")
-        self.put(Text.assemble((title, "bold"), (f"  {note}" if note else "", "dim")))
-
-    def line(self, text: str, style: str = "") -> None:
-        from rich.padding import Padding
-        from rich.text import Text
-
-        self.put(Padding(Text(one_line(text), style=style), (0, 0, 0, 2)))
-
-    def facts(self, facts: list[Fact]) -> None:
-        table = self.table()
-        least, most = LABEL_WIDTHS
-        table.add_column(min_width=least, max_width=most, overflow="fold", style="dim")
-        table.add_column(overflow="fold")
-        for label, text in facts:
-            self.row(table, [label, text])
-        self.put(table)
-
-    def table(self) -> "Table":
-        from rich.table import Table
-
-        gap = (0, self.gap, 0, 0)
-        return Table(box=None, show_header=False, padding=gap, pad_edge=False)
-
-    def columns(self, first: str, *right: str) -> "Table":
-        """A table with a header: one column of words, the others of numbers."""
-        table = self.table()
-        table.show_header = True
-        table.header_style = "dim"
-        table.add_column(f"  {first}", overflow="fold", min_width=FIRST_WIDTH)
-        for title in right:
-            table.add_column(title, justify="right", no_wrap=True)
-        return table
-
-    def row(self, table: "Table", cells: list[str], style: str = "", mark: str = " ") -> None:
-        """Adds a row; `mark` stands in the margin."""
-        from rich.text import Text
-
-        texts: list[Any] = [Text(one_line(cell), style=style) for cell in cells]
-        texts[0] = Text.assemble((f"{mark} ", style), texts[0])
-        table.add_row(*texts)
-
-
-def one_line(text: str) -> str:
-    """Somebody's text as one line without control characters."""
-    return visible(" ".join(text.split()))
-
-
-def _width(out: TextIO) -> int:
-    return shutil.get_terminal_size((NARROW, 24)).columns if out.isatty() else NARROW
-
-
-def _verdict(page: _Page, summary: Summary) -> None:
+def _verdict(page: Page, summary: Summary) -> None:
     from rich.text import Text
 
     verdict = words.verdict(summary)
@@ -164,7 +72,7 @@ def _verdict(page: _Page, summary: Summary) -> None:
     page.put(table, "")
 
 
-def _latency(page: _Page, summary: Summary) -> None:
+def _latency(page: Page, summary: Summary) -> None:
     page.heading("Latency", "from the intended send time, unless it says from sent")
     if not tables.has_latency(summary):
         page.line(tables.NO_LATENCY)
@@ -183,13 +91,13 @@ def _latency(page: _Page, summary: Summary) -> None:
         page.line(note)
 
 
-def _latency_block(page: _Page, table: "Table", rows: list[tuple[str, Any]]) -> None:
+def _latency_block(page: Page, table: "Table", rows: list[tuple[str, Any]]) -> None:
     for title, dist in rows:
         values = [numbers.ms(get(dist, q)) for q in (*tables.QUANTILES, "max")]
         page.row(table, [title, numbers.count(get(dist, "n")), *values])
 
 
-def _results(page: _Page, summary: Summary) -> None:
+def _results(page: Page, summary: Summary) -> None:
     for title, note, head, rows in results.tables(summary):
         table = page.columns(*head)
         for row in rows:
@@ -198,7 +106,7 @@ def _results(page: _Page, summary: Summary) -> None:
         page.put(table)
 
 
-def _split(page: _Page, summary: Summary) -> None:
+def _split(page: Page, summary: Summary) -> None:
     columns = tables.split(summary)
     if not columns:
         return
@@ -217,7 +125,7 @@ def _split(page: _Page, summary: Summary) -> None:
     page.put(table)
 
 
-def _stages(page: _Page, summary: Summary) -> None:
+def _stages(page: Page, summary: Summary) -> None:
     rows = tables.stage_rows(summary)
     if not rows:
         return
@@ -233,13 +141,13 @@ def _stages(page: _Page, summary: Summary) -> None:
     page.put(table)
 
 
-def _queue(page: _Page, summary: Summary) -> None:
+def _queue(page: Page, summary: Summary) -> None:
     if get(summary, "queue"):
         page.heading("Queue")
         page.facts(words.queue_facts(summary))
 
 
-def _failures(page: _Page, summary: Summary) -> None:
+def _failures(page: Page, summary: Summary) -> None:
     failures = words.failures(summary)
     if failures:
         page.heading("Failures")
@@ -248,13 +156,13 @@ def _failures(page: _Page, summary: Summary) -> None:
         )
 
 
-def _facts_section(page: _Page, title: str, facts: list[Fact]) -> None:
+def _facts_section(page: Page, title: str, facts: list[Fact]) -> None:
     if facts:
         page.heading(title)
         page.facts(facts)
 
 
-def _warnings(page: _Page, summary: Summary) -> None:
+def _warnings(page: Page, summary: Summary) -> None:
     warnings = words.warnings(summary)
     if warnings:
         page.heading("Warnings")
