@@ -50,6 +50,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("analysis", "clock", "errors", "records", "report.files", "run", "rundir"),
         *("scenario", "slo", ""),
     ),
+    "history": ("analysis", "errors", "rundir"),
     "flags": (),
     "trace": ("hook",),
 }
