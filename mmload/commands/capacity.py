@@ -17,10 +17,16 @@ from mmload.capacity.search import PILOT, Rule
 from mmload.capacity.state import Asked, create, load
 from mmload.capacity.summary import summarise
 from mmload.clock import NS_PER_S, wall_ns
-from mmload.commands.run import ConnectionFlags, EmbeddedFlags, ServerCommand, load_workers
+from mmload.commands.run import (
+    ConnectionFlags,
+    EmbeddedFlags,
+    LaunchFlags,
+    ServerCommand,
+    load_workers,
+    reach_for,
+)
 from mmload.errors import Interrupted, InvalidRun, MmloadError, ThresholdFailed, UsageError
 from mmload.flags import flags_of, given, spread
-from mmload.load.reach import reach_from
 from mmload.load.target import without_credentials
 from mmload.report.capacity_files import write_capacity
 from mmload.report.capacity_markdown import render_capacity_markdown
@@ -31,7 +37,7 @@ from mmload.rundir import machine_facts
 from mmload.scenario import Scenario
 from mmload.scenario_file import load_scenario
 from mmload.serving import server_of
-from mmload.serving.flags import Launch, plan_from
+from mmload.serving.flags import plan_from
 from mmload.slo import Slo, parse_slo
 
 LEAST_REQUESTS: Final = 128  # fewer cannot show a queue to be stable (analysis.growth)
@@ -42,7 +48,6 @@ _PACED: Final = ("profile", "trace", "cameras", "concurrency", "sequential")
 LoadFlags = flags_of(
     Scenario, "What to send", leave_out=("url", "mix", "out", "name", *_SEARCHED, *_PACED)
 )
-LaunchFlags = flags_of(Launch, "Server that mmload starts (embedded, or after --)", place=4)
 
 
 def capacity(
@@ -110,7 +115,7 @@ def capacity(
             raise UsageError(f"{flag} {value}: is not allowed", f"{least:g} is the least")
     base = _base(scenario, {**given(load), **({"url": url} if url is not None else {})})
     plan = plan_from(server_command, given(launch), given(embedded), base.get("url"))
-    reach = reach_from(given(connection))
+    reach = reach_for(given(connection), plan)
     options = Options(reach=reach, workers=load_workers(workers))
     rule = Rule(start=PILOT if start is None else start, precision=precision, repeats=repeats)
     path = out or new_folder("capacity")
@@ -120,7 +125,7 @@ def capacity(
         machine=machine_facts(),
         server=plan.words() if plan is not None else shown,
         slos=[str(one) for one in slos],
-        scenario=base,
+        scenario={k: v for k, v in base.items() if k != "url"},
         start=rule.start,
         precision=precision,
         factor=rule.factor,
@@ -144,6 +149,7 @@ def capacity(
             rule,
             Budget(max_requests, time_budget),
             options,
+            base.get("url"),
             tells.say,
             lambda: plain or watcher(quiet=False),
         )

@@ -107,6 +107,7 @@ def test_a_server_lacks_what_is_unset(tmp_path: Path) -> None:
         (["--set", "rendrer-workers=1"], "did you mean renderer-workers"),
         (["--env", "HF_TOKEN=x"], "looks like a secret"),
         (["http://127.0.0.1:9", "--set", "renderer-workers=1,2"], "runs already"),
+        (["http://u:p@127.0.0.1:9", "--qps", "1,2"], "holds a name or password"),
         (["--qps", "2,x"], "--qps: 'x' is not allowed"),
         (["--set", "omp-threads=1,2", "--repeats", "0"], "--repeats '0' is not allowed"),
         (["--objective", "ttft:p95"], "a run's summary has p50"),
@@ -144,8 +145,9 @@ def test_a_killed_sweep_goes_on_where_it_was(killed: Killed) -> None:
     made = summary_of(out)
     killed.process = made
     assert made["complete"] and sum(made["runs"].values()) == 8, err
+    assert made["runs"]["failed"] == made["runs"]["refused"] == 0
     assert (killed.first.read_bytes(), killed.first.stat().st_mtime_ns) == killed.before
-    aside = killed.second.with_name("r1.earlier-1")
+    aside = killed.folder / "earlier" / killed.second.parent.name / "r1-1"
     assert (aside / "server.log").exists()  # what the killed run left is kept
     assert json.loads((killed.folder / "summary.json").read_text()) == made
     assert "<html" in (killed.folder / "report.html").read_text()[:200]
