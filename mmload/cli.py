@@ -33,6 +33,21 @@ app.command(
     help="Make the report of a run again, or export its records.",
 )
 app.command(
+    "mmload.commands.compare:compare",
+    name="compare",
+    help="Put runs before and after a change side by side, and test the difference.",
+)
+app.command(
+    "mmload.commands.history:list_runs",
+    name="list",
+    help="List the runs on this disk, with their tags and notes.",
+)
+app.command(
+    "mmload.commands.history:tag",
+    name="tag",
+    help="Give a run tags and a note.",
+)
+app.command(
     "mmload.commands.trace:trace",
     name="trace",
     help="Start a server under the hook: `mmload trace -- vllm serve MODEL`.",

@@ -12,6 +12,7 @@
       end.json          how the run ended (absent: it was killed)
       summary.json      every number of the report (made again by `mmload report`)
       report.html       one self-contained file
+      labels.json       tags and a note, by `mmload tag` (absent: none)
 
 Readers accept a torn last line and count it; they never need the server.
 """
@@ -62,6 +63,13 @@ class RunManifest(msgspec.Struct, omit_defaults=True, kw_only=True):
     span_source: str = ""  # where the spans come from, or why there are none
     lag_limit_ms: float = 25.0
     notes: list[str] = []  # warnings found before the start
+
+
+class _Version(msgspec.Struct):
+    """The part of a manifest that every format has."""
+
+    format: int = FORMAT
+    mmload: str = "of an unknown version"
 
 
 class RunEnd(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -167,7 +175,10 @@ class RunDir:
     def manifest(self) -> RunManifest:
         file = self.path / "manifest.json"
         try:
-            manifest = msgspec.json.decode(file.read_bytes(), type=RunManifest)
+            data = file.read_bytes()
+            made = msgspec.json.decode(data, type=_Version)
+            if made.format <= FORMAT:  # a later one may look otherwise in every other way
+                return msgspec.json.decode(data, type=RunManifest)
         except OSError as error:
             raise UsageError(
                 f"{self.path}: not a run folder: {file.name}: {error.strerror}",
@@ -175,13 +186,11 @@ class RunDir:
             ) from error
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise UsageError(f"{file}: damaged: {error}", "restore the file from a copy") from error
-        if manifest.format > FORMAT:
-            raise UsageError(
-                f"{file}: format {manifest.format}, made by mmload {manifest.mmload};"
-                f" this mmload {__version__} reads up to {FORMAT}",
-                "use that version or a later one",
-            )
-        return manifest
+        raise UsageError(
+            f"{file}: format {made.format}, made by mmload {made.mmload};"
+            f" this mmload {__version__} reads up to {FORMAT}",
+            "use that version or a later one",
+        )
 
     def end(self) -> RunEnd | None:
         """None when the run was killed before it could say how it ended."""
@@ -206,6 +215,11 @@ class RunDir:
         except FileNotFoundError:
             return []
         return [json.loads(line) for line in text.splitlines() if line]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder looks like a run, damaged or not."""
+    return (folder / "manifest.json").is_file() or any(folder.glob("records*.jsonl"))
 
 
 class Lines(Generic[T]):

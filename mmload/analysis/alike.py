@@ -53,6 +53,11 @@ def settings(summary: Summary) -> dict[str, Any]:
         role = process.get("role") or "server"
         said = process.get("settings") or {}
         found |= said if role == "server" else {role: {**found.get(role, {}), **said}}
+        notes = process.get("notes") or {}
+        for package, version in (notes.get("versions") or {}).items():
+            found[f"version of {package}"] = version
+        for event in notes.get("missing") or {}:
+            found[f"hook without {event}"] = True  # its time is in another stage
     for name, stage in (summary.get("stages") or {}).items():
         threads = (stage.get("facts") or {}).get("threads")
         if threads is not None:

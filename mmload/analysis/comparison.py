@@ -60,12 +60,13 @@ def compared(
     rows = [metric(f"{key}:{q}") for key in names for q in _QUANTILES]
     rows += [metric(key) for key in _OTHER_ROWS]
     rows = list({one.name: one for one in (*rows, *family, *also)}.values())
-    tests = len(family) * (len(sides) - 1)
+    tests = sum(1 for one in tested.values() if one.before.values and one.after.values)
     return {
         "family": [one.name for one in family],
         "alpha": significance.ALPHA,
-        "test": "wilcoxon signed rank, exact" if paired else "mann-whitney, exact",
+        "test": "Wilcoxon signed rank, exact" if paired else "Mann-Whitney, exact",
         "paired": paired,
+        "tests": tests,
         "runs_needed": significance.runs_needed(max(tests, 1), paired=paired),
         "metrics": [row for one in rows if (row := _row(one, sides, _whole, tested))],
         "classes": {name: _class_rows(name, sides) for name in _classes(sides)},

@@ -53,23 +53,19 @@ class Metric:
 def metric(name: str, stages: Collection[str] = ()) -> Metric:
     """The metric of a name; `stages` are those that the runs have. Raises ValueError."""
     key, colon, quantile = name.strip().partition(":")
-    if name.strip() in _ALONE:
-        return _ALONE[name.strip()]
-    known = key in LATENCIES or key in stages
-    if known and quantile in QUANTILES:
-        return Metric(
-            f"{key}:{quantile}", f"{LATENCIES.get(key, key)} {quantile}", "ms", "lower", True
+    if key in _ALONE:
+        if colon:
+            raise ValueError(f"{key} is one number a run: leave out ':{quantile}'")
+        return _ALONE[key]
+    if key not in LATENCIES and key not in stages:
+        with_percentile = ", ".join([*LATENCIES, *stages])
+        raise ValueError(
+            f"no metric {key!r}: allowed are {', '.join(_ALONE)}, and with a percentile"
+            f" {with_percentile}"
         )
-    if known and not quantile:
-        raise ValueError(f"{name!r} needs a percentile: {key}:p90, of {', '.join(QUANTILES)}")
-    if known or (colon and quantile not in QUANTILES and key in _ALONE):
-        raise ValueError(f"{name!r} is not allowed: {_of(key)}")
-    allowed = f"{', '.join(_ALONE)}, or one of {', '.join([*LATENCIES, *stages])} with a percentile"
-    raise ValueError(f"no metric {key!r}: {allowed}, such as ttft:p90")
-
-
-def _of(key: str) -> str:
-    return f"{key} has no percentiles" if key in _ALONE else f"one of {', '.join(QUANTILES)}"
+    if quantile not in QUANTILES:
+        raise ValueError(f"{name.strip()!r}: {key} needs one of {', '.join(QUANTILES)}: {key}:p90")
+    return Metric(f"{key}:{quantile}", f"{LATENCIES.get(key, key)} {quantile}", "ms", "lower", True)
 
 
 def _failed(summary: Summary) -> float:

@@ -109,7 +109,7 @@ def compare(
         for name in testable
         if not whys[name]
     }
-    # Metrics that cannot be tested still count: they were declared.
+    # One with too few runs still counts, as it was declared; one without values is no hypothesis.
     adjusted = dict(zip(tested, holm(list(tested.values()), len(testable)), strict=True))
     return {
         name: Comparison(

@@ -22,7 +22,7 @@ from mmload.report.console import width_of, write
 
 
 def _switch(help_text: str, name: str | None = None) -> Parameter:
-    return Parameter(name=name, help=help_text, negative=())
+    return Parameter(name=name, help=help_text, negative=(), show_default=False)
 
 
 def _repeated(name: str, help_text: str) -> Parameter:

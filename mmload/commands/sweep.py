@@ -289,7 +289,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UsageError(f"{path}: holds no keys", "write `set:`, `env:` and `load:`")
     for key in values:
-        axes.known(str(key), FILE_KEYS, f"{path}:")
+        axes.known([str(key)], FILE_KEYS, f"{path}:")
     return {**values, "__file__": path}
 
 

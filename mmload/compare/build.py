@@ -89,7 +89,7 @@ def _side(side: LoadedSide) -> Section:
             {
                 "folder": str(run.folder),
                 "started_at": run.summary["run"]["started_at"],
-                "valid": run.summary["valid"],
+                "valid": run.summary["valid"] and not run.summary["interrupted"],
                 "ok": run.summary["ok"],
             }
             for run in side.runs
@@ -123,6 +123,8 @@ def _notes(made: Section) -> list[str]:
     """What a reader must know before believing the numbers; sentences."""
     notes = []
     unlike = made["unlike"]
+    if invalid := compare_words.invalid(made):
+        notes.append(f"{invalid} Their numbers may be those of a busy machine.")
     if made["forced"]:
         said = compare_words.differences(unlike["scenario"]) or compare_words.FILES_DIFFER
         notes.append(f"The scenarios are not alike: {said}. The numbers answer to different loads.")

@@ -20,7 +20,7 @@ from mmload.analysis.comparison import Side
 from mmload.analysis.summary import SCHEMA
 from mmload.errors import InvalidRun, UsageError
 from mmload.report.files import analyse
-from mmload.rundir import RunDir
+from mmload.rundir import RunDir, is_run
 
 Summary = dict[str, Any]
 _NAME: Final = re.compile(r"[^=/\x00-\x1f]{1,40}")
@@ -69,18 +69,43 @@ def load_sides(
             f"--paired: the sides have unlike numbers of runs: {counts}",
             "leave out --paired, or give each side the run that belongs to each of the others'",
         )
-    loaded = [[load_run(f, allow_invalid=allow_invalid) for f in of_side] for of_side in folders]
+    loaded = [
+        _without_copies([load_run(f, allow_invalid=allow_invalid) for f in of_side])
+        for of_side in folders
+    ]
     if paired:
         loaded = _whole_pairs(loaded)
     sides = []
     for (label, path), of_side in zip(named, loaded, strict=True):
         side = LoadedSide(label, path)
         for one in of_side:
-            side.runs.append(one) if isinstance(one, LoadedRun) else side.left_out.append(one)
+            if isinstance(one, LoadedRun):
+                side.runs.append(one)
+            else:
+                side.left_out.append(one)
         if not side.runs:
             raise _nothing_left(side)
         sides.append(side)
     return sides
+
+
+def _without_copies(of_side: list[LoadedRun | LeftOut]) -> list[LoadedRun | LeftOut]:
+    """Leaves out all but the first of the same run, which would count as a repeat."""
+    seen: dict[str, Path] = {}
+    kept: list[LoadedRun | LeftOut] = []
+    for one in of_side:
+        first = one.folder
+        if isinstance(one, LoadedRun):
+            first = seen.setdefault(_identity(one.summary), one.folder)
+        reason = f"a copy of {first}: a run counts once"
+        fine = first == one.folder
+        kept.append(one if fine else LeftOut(one.folder, reason, "make another run", True))
+    return kept
+
+
+def _identity(summary: Summary) -> str:
+    """The same for copies of a run and for nothing else: latencies are measured to the ns."""
+    return json.dumps([summary["run"]["started_at"], summary.get("e2e_ms"), summary.get("lag_ms")])
 
 
 def _whole_pairs(loaded: list[list[LoadedRun | LeftOut]]) -> list[list[LoadedRun | LeftOut]]:
@@ -117,13 +142,18 @@ def _labelled(asked: Sequence[str]) -> list[tuple[str, str]]:
     named = [_name_and_path(text) for text in asked]
     depth = 1
     while True:
-        labels = [name or "/".join(Path(path).absolute().parts[-depth:]) for name, path in named]
+        labels = [name or _folder_name(path, depth) for name, path in named]
         if len(set(labels)) == len(labels):
             return list(zip(labels, (path for _, path in named), strict=True))
         if depth > max(len(Path(path).absolute().parts) for _, path in named):
             twice = next(label for label in labels if labels.count(label) > 1)
             raise UsageError(f"{twice}: is named twice", "give each side a name: before=PATH")
         depth += 1
+
+
+def _folder_name(path: str, depth: int) -> str:
+    """The last parts of a folder's path; a glob is its own name."""
+    return "/".join(Path(path).absolute().parts[-depth:]) if Path(path).exists() else path
 
 
 def _name_and_path(text: str) -> tuple[str, str]:
@@ -138,7 +168,9 @@ def _name_and_path(text: str) -> tuple[str, str]:
 def run_folders(path: str, label: str = "") -> list[Path]:
     """The run folders that a path stands for, by name. Raises UsageError when there are none."""
     where = f"{label}={path}" if label and label != Path(path).name else path
-    places = [Path(path)] if Path(path).exists() else [Path(p) for p in sorted(glob.glob(path))]
+    places = (
+        [Path(path)] if Path(path).exists() else sorted(map(Path, glob.glob(path)), key=_by_number)
+    )
     if not places:
         raise UsageError(f"{where}: no such folder", "name a run folder or a folder of runs")
     found = []
@@ -146,7 +178,7 @@ def run_folders(path: str, label: str = "") -> list[Path]:
         if is_run(place):
             found.append(place)
         elif place.is_dir():
-            found.extend(sorted(inner for inner in place.iterdir() if is_run(inner)))
+            found.extend(sorted(filter(is_run, place.iterdir()), key=_by_number))
     if not found:
         raise UsageError(
             f"{where}: neither a run folder nor a folder with runs in it",
@@ -155,9 +187,10 @@ def run_folders(path: str, label: str = "") -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def is_run(folder: Path) -> bool:
-    """Whether it looks like a run, damaged or not."""
-    return (folder / "manifest.json").is_file() or any(folder.glob("records*.jsonl"))
+def _by_number(folder: Path) -> list[tuple[int, str]]:
+    """Sorts run 10 after run 9, since pairs go by place."""
+    parts = re.split(r"(\d+)", str(folder))
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
 # -- one run -----------------------------------------------------------------------------------
@@ -168,7 +201,8 @@ def load_run(folder: Path, *, allow_invalid: bool = False) -> LoadedRun | LeftOu
     try:
         summary = read_summary(RunDir(folder))
     except UsageError as error:
-        return LeftOut(folder, error.message.removeprefix(f"{folder}: "), error.hint)
+        reason = error.message.removeprefix(f"{folder}: ").removeprefix(f"{folder}/")
+        return LeftOut(folder, reason, error.hint)
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         return LeftOut(folder, f"damaged: {error}", "restore it from a copy, or run it again")
     if not allow_invalid:

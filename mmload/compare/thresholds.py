@@ -13,6 +13,7 @@ nothing was measured. With `significant`, a change must also be shown by the tes
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from mmload.analysis.metrics import Metric, metric
@@ -22,7 +23,7 @@ _SHAPE: Final = re.compile(
     r"\s*(?P<name>[^<>=]+?)\s*(?P<op>>=|<=|>|<)\s*(?P<sign>[+-]?)(?P<number>\d+(?:\.\d+)?)"
     r"\s*(?P<unit>%|us|ms|s|/s)?\s*"
 )
-_TO_MS: Final = {"us": 0.001, "ms": 1.0, "s": 1000.0}
+_TO_MS: Final = {"us": Decimal("0.001"), "ms": Decimal(1), "s": Decimal(1000)}
 _ALLOWED: Final = (
     "write METRIC > LIMIT (or >=, <, <=) with a change (+5%, -2%), a time (500ms, 2s), a rate"
     " (4.5/s) or a count, such as 'ttft:p99 > +5%', 'e2e:p90 > 500ms', 'failed > 0'"
@@ -58,12 +59,12 @@ def parse(text: str, stages: Collection[str]) -> Threshold:
     try:
         of = metric(name, stages)
     except ValueError as error:
-        raise UsageError(f"{where}: {error}", _ALLOWED) from None
-    number = float(f"{sign}{found['number']}")
+        raise UsageError(f"{where}: {error}", "such as 'ttft:p99 > +5%'") from None
+    number = Decimal(f"{sign}{found['number']}")  # as written: 210420us is 210.42 ms
     words = " ".join(text.split())
     if unit == "%":
         if of.name == "failed" and not sign:
-            return Threshold(words, metric("failed-share"), found["op"], number / 100, False)
+            return Threshold(words, metric("failed-share"), found["op"], float(number / 100), False)
         if not of.relative:
             raise UsageError(
                 f"{where}: {of.title} is often 0, so a change in % says nothing",
@@ -74,18 +75,18 @@ def parse(text: str, stages: Collection[str]) -> Threshold:
                 f"{where}: is {found['number']}% a change?",
                 f"write +{found['number']}% or -{found['number']}%",
             )
-        return Threshold(words, of, found["op"], number, True)
-    return Threshold(words, of, found["op"], number * _factor(of, unit, where), False)
+        return Threshold(words, of, found["op"], float(number), True)
+    return Threshold(words, of, found["op"], float(number * _factor(of, unit, where)), False)
 
 
-def _factor(of: Metric, unit: str, where: str) -> float:
+def _factor(of: Metric, unit: str, where: str) -> Decimal:
     if of.unit == "ms":
         if unit not in _TO_MS:
             raise UsageError(f"{where}: {of.title} is a time", "give the limit in us, ms or s")
         return _TO_MS[unit]
     if unit and not (unit == "/s" and of.unit.endswith("/s")):
         raise UsageError(f"{where}: {of.title} is in {of.unit}, not {unit}", "leave the unit out")
-    return 1.0
+    return Decimal(1)
 
 
 def judge(

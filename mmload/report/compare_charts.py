@@ -5,6 +5,7 @@ None for a run whose records are gone). Out: Plotly figures as plain dicts. A si
 and one dash; its middle run is drawn strong, its other runs faint, so that their spread is seen.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ Series = Mapping[str, Sequence[Section | None]]  # by label, a run each
 
 FAINT_RUNS: Final = 12  # of a side; more only make the page heavy
 LABEL_SHARE: Final = 0.06  # of the longest bar; a part below it has no room for its number
+_FEW_DECADES: Final = 3
 _SECOND: Final = {"xaxis": "x2", "yaxis": "y2"}
 
 
@@ -57,7 +59,7 @@ def queue(made: Section, series: Series) -> Figure | None:
         f"Queue, {'; '.join(said)}" if said else "Queue",
         300,
         [*lines, *log],
-        **_panels(axis("seconds since the start"), "requests at once", "1 + requests at once"),
+        **_panels(axis("seconds since the start"), "requests at once", "1 + requests at once", log),
     )
 
 
@@ -89,7 +91,7 @@ def latency(made: Section, series: Series) -> Figure | None:
         "TTFT of each request, by when it was meant to be sent",
         300,
         [*dots, *log],
-        **_panels(axis("intended send time, s"), title, title),
+        **_panels(axis("intended send time, s"), title, title, log),
     )
 
 
@@ -121,7 +123,9 @@ def curve(made: Section, series: Series, key: str, title: str) -> Figure | None:
     )
     log = [one | {"showlegend": False} | _SECOND for one in lines]
     said = f"{title}, {in_unit}"
-    return figure(f"{title} by percentile", 300, [*lines, *log], **_panels(percentiles, said, said))
+    return figure(
+        f"{title} by percentile", 300, [*lines, *log], **_panels(percentiles, said, said, log)
+    )
 
 
 def split(made: Section) -> Figure | None:
@@ -216,7 +220,7 @@ def runs(made: Section) -> Figure | None:
         "TTFT p90 of each run, in order of time",
         220,
         [*dots, *log],
-        **_panels(axis("runs in order of time", rangemode="normal"), said, said),
+        **_panels(axis("runs in order of time", rangemode="normal"), said, said, log),
     )
 
 
@@ -261,12 +265,23 @@ def _middle(made: Section, series: Series, side: str) -> Section | None:
     return of_side[place] if place < len(of_side) else None
 
 
-def _panels(horizontal: Figure, linear: str, log: str) -> Figure:
-    """The same data twice: linear on the left, log on the right."""
+def _panels(horizontal: Figure, linear: str, log: str, drawn: list[Figure]) -> Figure:
+    """The same data twice: linear on the left, log on the right. `drawn`: what is in the latter."""
+    values = [v for one in drawn for v in one["y"] if v is not None and v > 0]
     logarithmic = axis(f"{log} (log)", anchor="x2", type="log", rangemode="normal")
     return {
         "xaxis": horizontal | {"domain": [0, 0.455]},
         "xaxis2": horizontal | {"domain": [0.545, 1], "anchor": "y2", "matches": "x"},
         "yaxis": axis(linear),
-        "yaxis2": logarithmic | {"dtick": 1, "exponentformat": "none", "separatethousands": True},
+        "yaxis2": logarithmic | _log_ticks(values),
     }
+
+
+def _log_ticks(values: list[float]) -> Figure:
+    """1, 2 and 5 of every decade with whole labels; of many decades only 1."""
+    if not values:
+        return {}
+    first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    steps = (1, 2, 5) if last - first <= _FEW_DECADES else (1,)
+    ticks = [step * 10.0**k for k in range(first, last + 1) for step in steps]
+    return {"tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]}

@@ -40,7 +40,7 @@ def _body(made: Section, figures: dict[str, Any]) -> list[Html]:
         tag(
             "header",
             tag("p", "mmload compare", class_="kicker"),
-            tag("h1", " and ".join((base, *others))),
+            tag("h1", f"{', '.join((base, *others[:-1]))} and {others[-1]}"),
             tag("p", words.load(made), class_="subtitle"),
         ),
         _verdict(made),
@@ -74,13 +74,15 @@ def _verdict(made: Section) -> Html:
     """The sentence; red only when a threshold failed, for a comparison has no other verdict."""
     judged = tables.threshold_facts(made)
     failed = any(one["failed"] for one in made["thresholds"])
-    lines = [tag("p", tag("strong", _mark(word)), said) for word, said in judged]
+    lines = [tag("p", _mark(word), said) for word, said in judged]
     kind = "invalid" if failed else "valid" if judged else "neutral"
     return tag("div", tag("p", made["sentence"]), *lines, class_=f"verdict {kind}", role="status")
 
 
-def _mark(word: str) -> str:
-    return f"\u2717 {word}" if word == "FAILED" else f"\u2713 {word}"
+def _mark(word: str) -> Html:
+    if word == "FAILED":
+        return tag("strong", f"\u2717 {word}")
+    return tag("b", f"\u2713 {word} ")
 
 
 def _keys(made: Section, number: int) -> Html:
@@ -114,8 +116,9 @@ def _note(note: str) -> Html:
 
 
 def _table(rows: Rows) -> Html:
-    note = tag("p", f"{rows.note[:1].upper()}{rows.note[1:]}.", class_="muted") if rows.note else ""
-    head = [cell.replace("\n", " ") for cell in rows.head]
+    said = f"{rows.note[:1].upper()}{rows.note[1:]}.".replace("+-", "\u00b1")
+    note = tag("p", said, class_="muted") if rows.note else ""
+    head = [cell.replace("\n", " ").replace("+-", "\u00b1") for cell in rows.head]
     return join((table(head, [("", rows.rows)]), note))
 
 

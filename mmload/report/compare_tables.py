@@ -67,7 +67,7 @@ def metrics_note(made: Section, number: int) -> str:
     if why:
         parts.append(f"no test: it {why}, and there are {counts[0]} and {counts[1]}")
     else:
-        tests = len(made["family"]) * (len(made["sides"]) - 1)
+        tests = made["tests"]
         holm = f" after Holm over {tests} tests" if tests > 1 else ""
         parts.append(f"p: {made['test']}{holm}; ~: no difference shown; rows without p describe")
     return "; ".join(parts)
@@ -81,8 +81,8 @@ def classes(made: Section, number: int, names: Names) -> Rows:
             if row["name"] in ("ttft:p90", "e2e:p90"):
                 values = [words.value(row, row["sides"][i]["median"]) for i in (0, number)]
                 cells.append([name, row["title"].split()[0], *values, words.ratio(row, number)])
-    head = ("class", "p90 of", *names, "ratio")
-    return Rows("By media class", "p90; the ratio is how many times shorter", head, cells)
+    head = ("class", "p90 of", *names, "speed-up")
+    return Rows("By media class", "", head, cells)
 
 
 def split(made: Section, number: int, names: Names) -> Rows:
@@ -170,9 +170,8 @@ def side_facts(made: Section) -> list[Fact]:
         model = f", {side['model']}" if side["model"] else ""
         facts.append((side["label"], f"{side['path']} ({runs}{base}){model}"))
     facts.append(("load", words.load(made)))
-    simulated = dict.fromkeys(side["simulated"] for side in made["sides"] if side["simulated"])
-    facts += [("simulated", "; ".join(simulated))] if simulated else []
-    return facts
+    simulated = words.simulated(made)
+    return [*facts, ("simulated", simulated)] if simulated else facts
 
 
 def queue_facts(made: Section) -> list[Fact]:

@@ -72,7 +72,9 @@ def plain_change(row: Section, found: Section) -> str:
 def percent(change: float) -> str:
     """`-98%`, `+3.2%`, `0%`; never "-100%" unless nothing is left."""
     size = abs(change)
-    sign = "" if not change else "+" if change > 0 else "-"
+    if round(size, 1) == 0:
+        return "0%"
+    sign = "+" if change > 0 else "-"
     if 99.5 <= size < 100 and change < 0:
         return f"-{min(99.9, round(size, 1)):.1f}%"
     return sign + numbers.percent(size / 100)
@@ -111,10 +113,10 @@ def sentence(made: Section) -> str:
     several = len(made["sides"]) > 2
     said = [_one_sentence(made, number, several) for number in others]
     lead = "Unlike scenarios, compared by force. " if made["forced"] else ""
+    lead += f"{invalid(made)} " if invalid(made) else ""
     if several:
-        lead += f"At {load(made)}: "
-    simulated = dict.fromkeys(side["simulated"] for side in made["sides"] if side["simulated"])
-    tail = f" (simulated: {'; '.join(simulated)})" if simulated else ""
+        lead += f"At {load(made)}, "
+    tail = f" (simulated: {simulated(made)})" if simulated(made) else ""
     return f"{lead}{'. '.join(said)}{tail}."
 
 
@@ -165,10 +167,24 @@ def _tested(made: Section, row: Section, number: int) -> str:
     many = runs(row, number)
     if found["p_holm"] is None:
         return f"{many}: no test"
-    tests = len(made["family"]) * (len(made["sides"]) - 1)
+    tests = made["tests"]
     holm = f" after Holm over {tests} tests" if tests > 1 else ""
     pairs = " in pairs" if made["paired"] else ""
     return f"{many}{pairs}, p = {probability(found['p_holm'])}{holm}"
+
+
+def invalid(made: Section) -> str:
+    """`3 of 10 runs are INVALID or interrupted.`; empty when none is."""
+    every = [run for side in made["sides"] for run in side["runs"]]
+    bad = sum(not run["valid"] for run in every)
+    are = "is" if bad == 1 else "are"
+    return f"{bad} of {len(every)} runs {are} INVALID or interrupted." if bad else ""
+
+
+def simulated(made: Section) -> str:
+    """What is simulated in any of the sides, each thing once; empty: nothing."""
+    parts = [part for side in made["sides"] for part in side["simulated"].split("; ") if part]
+    return "; ".join(dict.fromkeys(parts))
 
 
 def counts(made: Section, number: int) -> tuple[int, int]:
@@ -185,16 +201,20 @@ def runs(row: Section, number: int) -> str:
 
 
 def load(made: Section) -> str:
-    """`5.00 requests/s of 15 frames 854x480`."""
-    base = made["sides"][0]
-    classes = base["classes"]
+    """`5 requests/s of 15 frames 854x480`; each side's own where they differ."""
+    said = dict.fromkeys(_load(side) for side in made["sides"])
+    return " against ".join(said)
+
+
+def _load(side: Section) -> str:
+    classes = side["classes"]
     what = " and ".join(classes) if len(classes) < 3 else f"{len(classes)} classes of media"
     of = f" of {what}" if what else ""
-    if base["asked_qps"] is not None:
-        rate = f"{base['asked_qps']:g}"
+    if side["asked_qps"] is not None:
+        rate = f"{side['asked_qps']:g}"
         return f"{rate} request{'' if rate == '1' else 's'}/s{of}"
     mode = {"sequential": "one request at a time", "closed": "a closed loop"}
-    return f"{mode.get(base['load_mode'], 'varying rates')}{of}"
+    return f"{mode.get(side['load_mode'], 'varying rates')}{of}"
 
 
 def _queues(made: Section, base: Section, side: Section, names: tuple[str, str]) -> str:
@@ -213,7 +233,7 @@ def queue_words(queue: Section) -> str:
     verdicts, by = queue["verdicts"], queue["growth_per_s"]
     if not verdicts:
         return ""
-    word = next((w for w in ("growing", "cant_tell", "stable") if w in verdicts), "")
+    word = next((w for w in ("growing", "stable", "cant_tell") if w in verdicts), "")
     text = _QUEUE[word]
     if word == "growing" and by is not None:
         text += f" by {numbers.rate(by)}/s" if by > 0 else ""

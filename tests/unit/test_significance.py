@@ -126,7 +126,7 @@ def made_up(seed: int, runs: int, correlation: float) -> dict[str, tuple[list[fl
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 def test_a_against_a_over_1000_seeds(correlation: float, paired: bool) -> None:
     """Promise 13: at most 5 % of comparisons of a server with itself show any difference."""
-    for runs in (4, 5, 8):
+    for runs in (5, 8):
         alarms = sum(
             any(
                 c.shown for c in s.compare(made_up(seed, runs, correlation), paired=paired).values()
