@@ -33,11 +33,6 @@ app.command(
     help="Make the report of a run again, or export its records.",
 )
 app.command(
-    "mmload.commands.compare:compare",
-    name="compare",
-    help="Put runs before and after a change side by side, and test the difference.",
-)
-app.command(
     "mmload.commands.history:list_runs",
     name="list",
     help="List the runs on this disk, with their tags and notes.",
