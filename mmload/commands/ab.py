@@ -161,9 +161,9 @@ def _execute(execution: Execution, state: State, say: Any) -> None:
             signal.signal(sign, handler)
     done = state.done()
     if execution.stopped:
+        when = f"after {len(done)} of {total} runs, which are kept" if done else "in the first run"
         raise Interrupted(
-            f"interrupted after {len(done)} of {total} runs, which are kept",
-            f"the same command goes on with --out {state.path}",
+            f"interrupted {when}", f"the same command goes on with --out {state.path}"
         )
     for label in LABELS:
         if not any(work.label == label for work in done):

@@ -228,10 +228,7 @@ def _server(summary: Summary) -> list[Html]:
     ]
     return [
         join((tag("h3", title), facts(pairs)))
-        for title, pairs in (
-            ("Server settings", settings),
-            ("Traced processes", processes),
-        )
+        for title, pairs in (("Server settings", settings), ("Traced processes", processes))
         if pairs
     ]
 

@@ -243,7 +243,9 @@ def test_one_server_for_several_runs(tmp_path: Path) -> None:
                 {"size": "64x64", "requests": 3, "qps": 20, "out": str(tmp_path / name)}
                 | {"max_tokens": 2, "warmup": 1}
             )
-            _, analysis = Run(scenario, Options(server=server), watcher(quiet=True)).execute()
+            _, analysis = Run(
+                scenario, Options(server=server, html=False), watcher(quiet=True)
+            ).execute()
             assert analysis.summary["joined"] == analysis.summary["ok"] == 3
             assert analysis.summary["run"]["server"]["renderer_workers"] == 1
             assert server.died() is None
@@ -257,7 +259,7 @@ def test_warming_up_by_the_rule_is_counted(tmp_path: Path) -> None:
     scenario = Scenario.model_validate(
         {"frames": 0, "requests": 3, "qps": 20, "out": str(tmp_path / "run"), "warmup": "auto"}
     )
-    options = Options(server=plan("good", tmp_path))
+    options = Options(server=plan("good", tmp_path), html=False)
     _, analysis = Run(scenario, options, watcher(quiet=True)).execute()
     warm_up = analysis.summary["run"]["warmup_requests"]
     assert 10 <= warm_up <= 50 and warm_up % 5 == 0
