@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from mmload.errors import UsageError
 
 Which = Literal["stock", "owned"]
-Core = Literal["auto", "portable", "numba"]
+Core = Literal["auto", "torch", "numba"]
 Preset = Literal["hub", "class"]
 
 FAMILIES = ("qwen3-vl", "gemma-4")  # keys of `families.FAMILY`
@@ -37,7 +37,7 @@ class Processed(NamedTuple):
     tensors: dict[str, Any]
     grids: list[tuple[int, int, int]]  # patches in time (Gemma: frames), down and across
     tokens: list[int]  # placeholder tokens in the prompt, one number a medium
-    core: str  # who made it: "stock", "owned (numba)", "owned (portable)"
+    core: str  # who made it: "stock", "owned (numba)", "owned (torch)"
     fallback: str = ""  # why it was stock's turn, when an owned processor was asked
 
 
