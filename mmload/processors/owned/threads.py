@@ -82,12 +82,15 @@ def _one(todo: deque[Work]) -> bool:
     return True
 
 
+def _one_torch_thread() -> None:
+    torch.get_num_threads()  # a thread's first look takes over the default, and later ones do not
+    torch.set_num_threads(1)
+
+
 def start_helpers(count: int) -> ThreadPoolExecutor:
     """Threads with one torch thread each; the process's default is as it was."""
     all_there = Barrier(count)
-    executor = ThreadPoolExecutor(
-        count, "mmload-owned", initializer=torch.set_num_threads, initargs=(1,)
-    )
+    executor = ThreadPoolExecutor(count, "mmload-owned", initializer=_one_torch_thread)
 
     def start() -> None:
         default = torch.get_num_threads()  # a new thread reads the process's default

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from mmload.processors.base import Processed
-from mmload.processors.owned.media import Frame
+from mmload.processors.owned.media import Frame, Unusual
 
 _BICUBIC: Final = 3  # PIL's number
 # Frames, height, width: an odd count, sizes that are and are not the model's multiples, scaling up
 # and down. An image takes the first frame.
-SHAPES: Final = ((2, 64, 96), (3, 150, 203), (5, 341, 190))
+SHAPES: Final = ((4, 64, 96), (3, 110, 153), (5, 241, 140))
 _STOCK: Final = ("Qwen2VLImageProcessor", "Qwen3VLVideoProcessor", "Gemma4Image", "Gemma4Video")
 
 
@@ -64,11 +64,15 @@ def mismatch(
 ) -> str:
     """What differs on the start-up shapes, in words; empty when nothing does."""
     for shape in SHAPES:
+        words = "x".join(map(str, shape))
         media = sample(*shape)
         given = media if video else media[0]
-        difference = differs(stock(given), owned(given))
+        try:
+            difference = differs(stock(given), owned(given))
+        except (ValueError, Unusual) as error:
+            return f"refused {words}: {error}"
         if difference:
-            return f"{difference} at {'x'.join(map(str, shape))}"
+            return f"{difference} at {words}"
     return ""
 
 
