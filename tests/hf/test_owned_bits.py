@@ -12,32 +12,30 @@ import pytest
 import torch
 from PIL import Image
 
-from mmload.processors.base import MediaProcessor, load
+from mmload.processors.base import Core, MediaProcessor, load
 from mmload.processors.owned.validated import differs, sample
 
 pytestmark = pytest.mark.hf
 
-CORES = ("torch", "numba")
+CORES: tuple[Core, ...] = ("torch", "numba")
 FAMILIES = ("qwen3-vl", "gemma-4")
 
 
 @cache
-def pair(family: str, core: Any, threads: int = 1, **config: Any) -> tuple[MediaProcessor, ...]:
+def pair(family: str, core: Core, threads: int = 1) -> tuple[MediaProcessor, MediaProcessor]:
     if core == "numba":
         pytest.importorskip("numba", reason="the extra [fast] is not installed")
-    options = {kind: dict(values) for kind, values in config.items()}
-    stock = load("stock", family, **options)
-    return stock, load("owned", family, core=core, threads=threads, **options)
+    return load("stock", family), load("owned", family, core=core, threads=threads)
 
 
-def same_image(processors: tuple[MediaProcessor, ...], *images: Any) -> None:
+def same_image(processors: tuple[MediaProcessor, MediaProcessor], *images: Any) -> None:
     stock, owned = processors
     made = owned.images(images)
     assert made.fallback == ""
     assert differs(stock.images(images), made) == ""
 
 
-def same_video(processors: tuple[MediaProcessor, ...], *videos: Any) -> None:
+def same_video(processors: tuple[MediaProcessor, MediaProcessor], *videos: Any) -> None:
     stock, owned = processors
     made = owned.videos(videos)
     assert made.fallback == ""
@@ -49,7 +47,7 @@ def same_video(processors: tuple[MediaProcessor, ...], *videos: Any) -> None:
 @pytest.mark.parametrize(
     "height, width", [(480, 854), (256, 320), (33, 47), (97, 1201), (700, 40), (5, 9), (31, 31)]
 )
-def test_sizes(family: str, core: str, height: int, width: int) -> None:
+def test_sizes(family: str, core: Core, height: int, width: int) -> None:
     same_image(pair(family, core), sample(1, height, width)[0])
     same_video(pair(family, core), sample(2, height, width))
 
@@ -57,13 +55,13 @@ def test_sizes(family: str, core: str, height: int, width: int) -> None:
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("frames", [2, 3, 6, 15, 16])
-def test_frames(family: str, core: str, frames: int) -> None:
+def test_frames(family: str, core: Core, frames: int) -> None:
     same_video(pair(family, core, threads=2), sample(frames, 120, 214))
 
 
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_an_output_beyond_the_caches(family: str, core: str) -> None:
+def test_an_output_beyond_the_caches(family: str, core: Core) -> None:
     same_video(pair(family, core, threads=2), sample(9, 480, 854))  # 48 and 17 MB
 
 
@@ -102,7 +100,7 @@ def test_memory_that_may_not_be_written() -> None:
 
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_several_media_a_call(family: str, core: str) -> None:
+def test_several_media_a_call(family: str, core: Core) -> None:
     media = [sample(4, 120, 200), sample(3, 64, 96), sample(4, 120, 200)]
     same_video(pair(family, core, threads=2), *media)
     same_image(pair(family, core, threads=2), *(video[0] for video in media))
@@ -143,7 +141,7 @@ CONFIGURATIONS: dict[str, tuple[str, Any, Any]] = {
 
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_configurations(name: str, core: Any) -> None:
+def test_configurations(name: str, core: Core) -> None:
     if core == "numba":
         if name in ("patches of 14", "steps of three"):
             pytest.skip("not what the compiled loop is made for")

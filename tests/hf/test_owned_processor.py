@@ -211,10 +211,10 @@ def test_an_error_in_a_helper_reaches_the_caller() -> None:
     assert done == [1, 2]
 
 
-def test_many_callers_at_once() -> None:
+def test_many_callers_at_once(stock: MediaProcessor) -> None:
     owned = load("owned", "qwen3-vl", threads=2)
     videos = [sample(3, 64 + 32 * n, 96) for n in range(4)]
-    expected = [owned.stock.videos([v]) for v in videos]  # type: ignore[attr-defined]
+    expected = [stock.videos([video]) for video in videos]
     wrong: list[str] = []
 
     def call(number: int) -> None:
@@ -242,7 +242,7 @@ def test_mistakes_are_told() -> None:
 
 def test_a_transformers_without_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
-        stock_module.CLASSES["qwen3-vl"],  # type: ignore[arg-type]
+        stock_module.CLASSES["qwen3-vl"],
         "image",
         ("qwen2_vl.image_processing_qwen2_vl.Gone", "qwen9.gone.Gone"),
     )

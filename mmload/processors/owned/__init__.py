@@ -32,7 +32,11 @@ _CORES: Final[Mapping[str, tuple[Callable[..., Any], str]]] = {
 }
 
 
-class _Core(Protocol):
+class OwnedCore(Protocol):
+    """Raises `Unusual` where it is stock's turn."""
+
+    tools: Tools
+
     def images(self, images: Sequence[Frame]) -> Processed: ...
 
     def videos(self, videos: Sequence[Sequence[Frame]]) -> Processed: ...
@@ -43,6 +47,8 @@ class OwnedProcessor:
 
     `core`: "numba" (compiled; raises UsageError when Numba is missing), "torch" (nothing compiled),
     "auto" (the faster one there is). `threads`: most for one call, one a usable CPU when None.
+    `image_core` and `video_core` are None where nothing is validated, for the reason that
+    `image_refusal` and `video_refusal` give.
     """
 
     name: Which = "owned"
@@ -58,14 +64,14 @@ class OwnedProcessor:
         self._core = core
         self._buffers = Buffers()
         self._threads = Threads(threads)
-        self._image, self._image_refusal = self._prepare(stock.image, video=False)
-        self._video, self._video_refusal = self._prepare(stock.video, video=True)
+        self.image_core, self.image_refusal = self._prepare(stock.image, video=False)
+        self.video_core, self.video_refusal = self._prepare(stock.video, video=True)
 
     def images(self, images: Sequence[Any]) -> Processed:
         def owned() -> Processed:
             if not images:
                 raise Unusual("no images")
-            return _validated(self._image, self._image_refusal).images(
+            return _validated(self.image_core, self.image_refusal).images(
                 [image_frame(image) for image in images]
             )
 
@@ -83,7 +89,7 @@ class OwnedProcessor:
                 raise Unusual("frames are sampled")
             if len(videos) == 0:
                 raise Unusual("no videos")
-            return _validated(self._video, self._video_refusal).videos(video_frames(videos))
+            return _validated(self.video_core, self.video_refusal).videos(video_frames(videos))
 
         return self._either(
             owned, lambda: self.stock.process_videos(videos, do_sample_frames, metadata)
@@ -95,8 +101,8 @@ class OwnedProcessor:
             "processor": self.name,
             "threads": self._threads.most,
             "buffers": self._buffers.describe(),
-            "image_core": self._image_refusal or "validated",
-            "video_core": self._video_refusal or "validated",
+            "image_core": self.image_refusal or "validated",
+            "video_core": self.video_refusal or "validated",
             "calls": self.counts.cores,
             "fallbacks": self.counts.fallbacks,
         }
@@ -109,7 +115,7 @@ class OwnedProcessor:
         self.counts.add(processed)
         return processed
 
-    def _prepare(self, stock: Any, video: bool) -> tuple[_Core | None, str]:
+    def _prepare(self, stock: Any, video: bool) -> tuple[OwnedCore | None, str]:
         """The core for one of stock's instances, or why there is none."""
         reason = validated.refusal(stock)
         if reason:
@@ -121,7 +127,7 @@ class OwnedProcessor:
         if rule is None:
             return None, f"stock has no {size_rule}"
         tools = Tools(self._patcher(stock), self._buffers, self._threads)
-        core: _Core = make(stock, rule, tools)
+        core: OwnedCore = make(stock, rule, tools)
         if video:
             reason = validated.mismatch(
                 lambda media: self.stock.process_videos([media], False, None),
@@ -153,14 +159,14 @@ def _fused(pixels: Pixels, stock: Any) -> Patcher | None:
     """The compiled patcher, if Numba is there and the configuration is what it is made for."""
     try:
         from mmload.processors.owned import fused_numba
-    except ImportError:
+    except (ImportError, RuntimeError):  # RuntimeError: nowhere to keep what it compiles
         return None
     fits = stock.patch_size == fused_numba.PATCH and pixels.reproduces()
     steps = getattr(stock, "temporal_patch_size", fused_numba.STEP)
     return fused_numba.FusedPatcher(pixels) if fits and steps == fused_numba.STEP else None
 
 
-def _validated(core: _Core | None, refusal: str) -> _Core:
+def _validated(core: OwnedCore | None, refusal: str) -> OwnedCore:
     if core is None:
         raise Unusual(refusal)
     return core

@@ -6,6 +6,7 @@ content, aligned to a cache line. A block comes back when the last array, view o
 gone, by whatever thread, and never before: a tensor that somebody keeps is never written again.
 """
 
+import math
 import weakref
 from collections import deque
 from threading import Lock
@@ -55,7 +56,7 @@ class Buffers:
 
     def take(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         kind = np.dtype(dtype)
-        nbytes = int(np.prod(shape)) * kind.itemsize
+        nbytes = math.prod(shape) * kind.itemsize
         block = self._find(nbytes + ALIGNMENT)
         lease = _Lease(block, nbytes)
         weakref.finalize(lease, self._returned.append, block).atexit = False

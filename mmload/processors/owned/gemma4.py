@@ -33,7 +33,7 @@ class Gemma4:
 
     def __init__(self, stock: Any, size_rule: SizeRule, tools: Tools) -> None:
         self._size_rule = size_rule
-        self._tools = tools
+        self.tools = tools
         self._patch, self._pool = stock.patch_size, stock.pooling_kernel_size
         self._rows = stock.max_soft_tokens * self._pool**2
 
@@ -69,7 +69,7 @@ class Gemma4:
 
     @property
     def _core(self) -> str:
-        return f"owned ({self._tools.patcher.name})"
+        return f"owned ({self.tools.patcher.name})"
 
     def _size(self, frame: Frame) -> Size:
         height, width, _ = frame.shape
@@ -92,19 +92,19 @@ class Gemma4:
         return int(down * across // self._pool**2)
 
     def _process(self, frames: Sequence[Frame], sizes: Sequence[Size]) -> tuple[Any, Any]:
-        out = self._tools.floats(len(frames), self._rows, self._patch**2 * 3)
+        out = self.tools.floats(len(frames), self._rows, self._patch**2 * 3)
         positions = np.empty((len(frames), self._rows, 2), np.int64)
         pieces = []
         for number, (frame, size) in enumerate(zip(frames, sizes, strict=True)):
             positions[number] = _positions(*self._grid(size), self._rows)
             pieces.append(partial(self._frame, frame, size, out[number], streamed(out)))
-        self._tools.run(pieces)
+        self.tools.run(pieces)
         return tensor(out), torch.from_numpy(positions)
 
     def _frame(self, frame: Frame, size: Size, out: Floats, large: bool) -> None:
         down, across = self._grid(size)
-        resized = self._tools.resized(frame, size)
-        self._tools.patcher.gemma(resized, self._patch, out[: down * across], large)
+        resized = self.tools.resized(frame, size)
+        self.tools.patcher.gemma(resized, self._patch, out[: down * across], large)
         out[down * across :] = 0
 
 

@@ -45,7 +45,7 @@ class Qwen3VL:
 
     def __init__(self, stock: Any, smart_resize: SmartResize, tools: Tools) -> None:
         self._smart_resize = smart_resize
-        self._tools = tools
+        self.tools = tools
         self._patch, self._merge = stock.patch_size, stock.merge_size
         self._temporal = stock.temporal_patch_size
         self._factor = self._patch * self._merge
@@ -101,7 +101,7 @@ class Qwen3VL:
 
     def _process(self, plans: Sequence[_Plan], values: str, grid: str) -> Processed:
         columns = 3 * self._temporal * self._patch**2
-        out = self._tools.floats(sum(plan.rows for plan in plans), columns)
+        out = self.tools.floats(sum(plan.rows for plan in plans), columns)
         pieces = []
         top = 0
         for plan in plans:
@@ -113,19 +113,19 @@ class Qwen3VL:
                 piece = out[top : top + rows]
                 pieces.append(partial(self._step, frames, plan.size, piece, streamed(out)))
                 top += rows
-        self._tools.run(pieces)
+        self.tools.run(pieces)
         grids = [plan.grid for plan in plans]
         merged = self._merge**2
         return Processed(
             {values: tensor(out), grid: torch.tensor(grids)},
             grids,
             [plan.rows // merged for plan in plans],
-            f"owned ({self._tools.patcher.name})",
+            f"owned ({self.tools.patcher.name})",
         )
 
     def _step(self, frames: Sequence[Frame], size: Size, out: Floats, large: bool) -> None:
         resized: list[Frame] = []
         for number, frame in enumerate(frames):
             repeated = number > 0 and frame is frames[number - 1]
-            resized.append(resized[-1] if repeated else self._tools.resized(frame, size))
-        self._tools.patcher.qwen(resized, self._patch, self._merge, out, large)
+            resized.append(resized[-1] if repeated else self.tools.resized(frame, size))
+        self.tools.patcher.qwen(resized, self._patch, self._merge, out, large)

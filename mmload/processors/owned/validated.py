@@ -29,6 +29,8 @@ def refusal(stock: Any) -> str:
         _STOCK
     ):
         return f"class {kind.__module__}.{kind.__name__}"
+    if not hasattr(stock, "rescale_and_normalize"):
+        return "no rescale_and_normalize"
     wanted = {"do_resize": True, "do_rescale": True, "resample": _BICUBIC}
     for name, value in wanted.items():
         if getattr(stock, name, None) != value:
