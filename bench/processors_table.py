@@ -2,8 +2,9 @@
 
     python -m bench.processors_table bench/results/processors.jsonl
 
-Times are medians over the rounds. A ratio is stock's time over the row's in the same round: its
-median, and in brackets the quartiles.
+A row's cell is stock's time over its own in the same round: the median over the rounds, and in
+brackets the quartiles. Twice: by the clock on the wall, and by processor time, which other
+processes disturb less.
 """
 
 import json
@@ -16,23 +17,27 @@ from typing import Any
 Line = dict[str, Any]
 
 
-def table(lines: Sequence[Line]) -> Iterator[str]:
+def table(lines: Sequence[Line], clock: str) -> Iterator[str]:
+    """`clock`: "wall" or "cpu". Faults are in the first of them only."""
     rounds = [line for line in lines if line["kind"] == "round"]
-    places = sorted({(r["family"], r["case"], r["threads"]) for r in rounds}, key=place_order)
-    yield "| family | medium | threads | row | ms | stock / row | CPU ms | minor faults |"
-    yield "|---|---|---|---|---|---|---|---|"
+    places = sorted({place(r) for r in rounds}, key=place_order)
+    names = list(lines[0]["rows"])
+    titles = ["family", "medium", "threads", f"stock, {clock} ms", *names[1:]]
+    if clock == "wall":
+        titles.append("minor faults a call, in the rows' order")
+    yield "| " + " | ".join(titles) + " |"
+    yield "|" + "---|" * len(titles)
     for family, case, threads in places:
         here = [r["calls"] for r in rounds if place(r) == (family, case, threads)]
-        for row in lines[0]["rows"]:
-            wall = statistics.median(calls[row]["wall_ns"] for calls in here) / 1e6
-            cpu = statistics.median(calls[row]["cpu_ns"] for calls in here) / 1e6
-            faults = statistics.median(calls[row]["faults"] for calls in here)
-            ratios = [calls["stock"]["wall_ns"] / calls[row]["wall_ns"] for calls in here]
-            shown = "1" if row == "stock" else with_quartiles(ratios)
-            yield (
-                f"| {family} | {case} | {threads} | {row} | {wall:.1f} | {shown} | {cpu:.1f}"
-                f" | {faults:,.0f} |"
-            )
+        key = f"{clock}_ns"
+        stock_ms = statistics.median(calls["stock"][key] for calls in here) / 1e6
+        cells = [family, case, str(threads), f"{stock_ms:.1f}"]
+        for name in names[1:]:
+            cells.append(with_quartiles([c["stock"][key] / max(c[name][key], 1) for c in here]))
+        if clock == "wall":
+            faults = (statistics.median(c[name]["faults"] for c in here) for name in names)
+            cells.append(" / ".join(f"{count:,.0f}" for count in faults))
+        yield "| " + " | ".join(cells) + " |"
 
 
 def with_quartiles(values: Sequence[float]) -> str:
@@ -65,13 +70,13 @@ def callers(lines: Sequence[Line]) -> Iterator[str]:
 
 def parts(lines: Sequence[Line]) -> Iterator[str]:
     rounds = [line for line in lines if line["kind"] == "round"]
-    yield "| family | medium | row | call, ms | resize | patches | the rest | a pass of writing |"
+    yield "| family | medium | row | call, CPU ms | resize | patches | rest | a pass of writing |"
     yield "|---|---|---|---|---|---|---|---|"
     for line in lines:
         if line["kind"] != "parts":
             continue
         calls = [r["calls"][line["row"]] for r in rounds if place(r) == place(line)]
-        call = statistics.median(c["wall_ns"] for c in calls) / 1e6
+        call = statistics.median(c["cpu_ns"] for c in calls) / 1e6
         rest = call - line["resize_ms"] - line["patches_ms"]
         yield (
             f"| {line['family']} | {line['case']} | {line['row']} | {call:.1f}"
@@ -88,15 +93,16 @@ def about(lines: Sequence[Line]) -> Iterator[str]:
     yield (
         f"{count} rounds; load average {load:.1f} (median); torch {lines[0]['torch']},"
         f" transformers {lines[0]['transformers']}; "
-        + ", ".join(f"{key} {value}" for key, value in machine.items())
+        + ", ".join(f"{key} {value}" for key, value in machine.items() if key != "boot_id")
     )
 
 
 def main() -> None:
     text = Path(sys.argv[1]).read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
-    for part in (table, callers, parts, about):
-        print("\n".join(part(lines)), end="\n\n")
+    for part in (table(lines, "wall"), table(lines, "cpu"), callers(lines), parts(lines)):
+        print("\n".join(part), end="\n\n")
+    print("\n".join(about(lines)))
 
 
 if __name__ == "__main__":

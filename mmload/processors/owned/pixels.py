@@ -33,6 +33,11 @@ class Pixels(NamedTuple):
         """Whether the three colours are treated alike, as they mostly are."""
         return bool((self.table == self.table[0]).all())
 
+    @property
+    def one_operation(self) -> bool:
+        """Whether one operation does it for all colours: no mean, as Gemma has it. x - 0 is x."""
+        return self.one_table and not any(self.first) and self.reproduces()
+
     def reproduces(self) -> bool:
         """Whether the constants give the table, bit for bit."""
         ramp = np.arange(VALUES, dtype=np.float32)
