@@ -165,6 +165,21 @@ def test_every_pixel_value_is_held_against_stock() -> None:
     assert not pixels._replace(table=changed).one_table
 
 
+def test_the_compiled_loop_is_held_against_every_pixel_value() -> None:
+    pytest.importorskip("numba", reason="the extra [fast] is not installed")
+    from mmload.processors.owned.fused_numba import FusedPatcher
+
+    for family in ("qwen3-vl", "gemma-4"):
+        processor = load("stock", family)
+        assert isinstance(processor, StockProcessor)
+        for instance in (processor.image, processor.video):
+            pixels = pixels_of(instance)
+            assert FusedPatcher(pixels).reproduces(pixels.table)
+            changed = pixels.table.copy()
+            changed.view(np.uint32)[2, 77] ^= 1
+            assert not FusedPatcher(pixels).reproduces(changed)
+
+
 def test_torchs_threads_stay_as_they_were() -> None:
     seen: list[int] = []
 

@@ -161,9 +161,11 @@ def _fused(pixels: Pixels, stock: Any) -> Patcher | None:
         from mmload.processors.owned import fused_numba
     except (ImportError, RuntimeError):  # RuntimeError: nowhere to keep what it compiles
         return None
-    fits = stock.patch_size == fused_numba.PATCH and pixels.reproduces()
     steps = getattr(stock, "temporal_patch_size", fused_numba.STEP)
-    return fused_numba.FusedPatcher(pixels) if fits and steps == fused_numba.STEP else None
+    if (stock.patch_size, steps) != (fused_numba.PATCH, fused_numba.STEP):
+        return None
+    fused = fused_numba.FusedPatcher(pixels)
+    return fused if fused.reproduces(pixels.table) else None
 
 
 def _validated(core: OwnedCore | None, refusal: str) -> OwnedCore:

@@ -19,14 +19,16 @@ tuple, empty or not.
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from mmload.processors.owned.buffers import Buffers
 from mmload.processors.owned.media import Frame
-from mmload.processors.owned.pixels import Floats, Pixels
+from mmload.processors.owned.pixels import VALUES, Floats, Pixels
 
 PATCH: Final = 16  # pixels a line, and lanes of a vector
 STEP: Final = 2  # frames a temporal step
@@ -167,6 +169,28 @@ class FusedPatcher:
 
     def gemma(self, frame: Frame, patch: int, out: Floats, streamed: bool) -> None:
         _gemma(frame, out, self._arithmetic, _stores(out, streamed))
+
+    def reproduces(self, table: Floats) -> bool:
+        """Whether each compiled version makes of every value of a pixel what the table has."""
+        values = np.arange(VALUES, dtype=np.uint8).reshape(PATCH, PATCH, 1)
+        frame = np.ascontiguousarray(np.repeat(values, 3, axis=2))
+        memory = Buffers()
+        for streamed in (False, True):
+            out = memory.take((1, 3 * STEP * AREA), np.float32)
+            self.qwen([frame, frame], PATCH, 1, out, streamed)
+            by_colour = np.repeat(table[:, None], STEP, axis=1)
+            if not _same_bits(out.reshape(by_colour.shape), by_colour):
+                return False
+            out = memory.take((1, 3 * AREA), np.float32)
+            self.gemma(frame, PATCH, out, streamed)
+            if not _same_bits(out.reshape(AREA, 3), table.T):
+                return False
+        return True
+
+
+def _same_bits(one: Floats, other: Floats) -> bool:
+    first, second = (np.ascontiguousarray(floats).view(np.uint32) for floats in (one, other))
+    return np.array_equal(first, second)
 
 
 def _stores(out: Floats, streamed: bool) -> tuple[bool, ...]:
