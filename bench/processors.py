@@ -45,10 +45,10 @@ class Row(NamedTuple):
 
 def rows() -> list[Row]:
     """tcmalloc and jemalloc where the system has them."""
-    found = [Row("stock", "stock", {}), Row("stock, glibc told to keep memory", "stock", GLIBC)]
+    found = [Row("stock", "stock", {}), Row("stock + glibc settings", "stock", GLIBC)]
     for title, library in (("tcmalloc", "tcmalloc_minimal"), ("jemalloc", "jemalloc")):
         if path := ctypes.util.find_library(library):
-            found.append(Row(f"stock, {title}", "stock", {"LD_PRELOAD": path}))
+            found.append(Row(f"stock + {title}", "stock", {"LD_PRELOAD": path}))
     return [*found, Row("owned, torch", "torch", {}), Row("owned, numba", "numba", {})]
 
 

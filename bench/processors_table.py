@@ -90,10 +90,11 @@ def about(lines: Sequence[Line]) -> Iterator[str]:
     machine = lines[0]["machine"]
     load = statistics.median(line["load_average"] for line in rounds)
     count = len({id(r) for r in rounds}) // len({place(r) for r in rounds})
+    yield f"- {count} rounds; load average {load:.1f} (median)"
+    yield f"- torch {lines[0]['torch']}, transformers {lines[0]['transformers']}"
     yield (
-        f"{count} rounds; load average {load:.1f} (median); torch {lines[0]['torch']},"
-        f" transformers {lines[0]['transformers']}; "
-        + ", ".join(f"{key} {value}" for key, value in machine.items() if key != "boot_id")
+        f"- {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB,"
+        f" {machine['host_os']}, Python {machine['python']}, commit {machine['commit']}"
     )
 
 
