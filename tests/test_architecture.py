@@ -145,6 +145,7 @@ def test_analysis_does_no_io(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=ids)
 def test_heavy_libraries_stay_at_home(path: Path) -> None:
     homes = {"rich": {"report"}, "plotly": {"report"}, "aiohttp": {"server", "hook"}}
+    homes |= {"numba": {"processors"}, "llvmlite": {"processors"}}
     for name, typing_only in imports(path):
         top = name.split(".")[0]
         if top in homes and not typing_only:
