@@ -119,8 +119,8 @@ def effects(made: Section) -> Figure | None:
                 },
             }
         )
-    ratios = _RATIOS if span[1] < 3 * span[0] else _WIDE_RATIOS
-    ticks = [t for t in ratios if span[0] / 1.3 <= t <= span[1] * 1.3]
+    steps = _RATIOS if span[1] < 3 * span[0] else _WIDE_RATIOS
+    ticks = [t for t in steps if span[0] / 1.3 <= t <= span[1] * 1.3]
     band = {"type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0}}
     return figure(
         f"What each axis changes ({made['objective']['title']}; the band is within"
@@ -140,8 +140,22 @@ def effects(made: Section) -> Figure | None:
     )
 
 
-_RATIOS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
-_WIDE_RATIOS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2, 5, 10, 20, 50, 100)
+_RATIOS: Final[tuple[float, ...]] = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
+_WIDE_RATIOS: Final[tuple[float, ...]] = (
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2,
+    5,
+    10,
+    20,
+    50,
+    100,
+)
 
 
 def split(made: Section) -> Figure | None:
