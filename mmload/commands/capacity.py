@@ -43,10 +43,14 @@ from mmload.slo import Slo, parse_slo
 LEAST_REQUESTS: Final = 128  # fewer cannot show a queue to be stable (analysis.growth)
 SERVER: Final = "server"  # folder of the server that stays up
 _SEARCHED: Final = ("qps", "duration", "requests")
+_OF_PACES: Final = ("every", "phases", "turns", "think-time")
+_NO_PACE: Final = {"turns": 1}
 _PACED: Final = ("profile", "trace", "cameras", "concurrency", "sequential")
 
 LoadFlags = flags_of(
-    Scenario, "What to send", leave_out=("url", "mix", "out", "name", *_SEARCHED, *_PACED)
+    Scenario,
+    "What to send",
+    leave_out=("url", "mix", "out", "name", *_SEARCHED, *_PACED, *_OF_PACES),
 )
 
 
@@ -64,13 +68,23 @@ def capacity(
         float | None, Parameter(help="Requests/s to start from (half of what a pilot predicts).")
     ] = None,
     precision: Annotated[
-        float, Parameter(help="How far apart the ends of the interval may be (0.05: 5%).")
+        float,
+        Parameter(
+            help="How far apart the ends of the interval may be (0.05: 5%).", show_default=False
+        ),
     ] = 0.05,
-    repeats: Annotated[int, Parameter(help="Runs of which most must agree at both ends (3).")] = 3,
+    repeats: Annotated[
+        int, Parameter(help="Runs of which most must agree at both ends (3).", show_default=False)
+    ] = 3,
     requests: Annotated[
-        int, Parameter(help=f"Requests at each rate, {LEAST_REQUESTS} or more (160).")
+        int,
+        Parameter(
+            help=f"Requests at each rate, {LEAST_REQUESTS} or more (160).", show_default=False
+        ),
     ] = 160,
-    least_seconds: Annotated[float, Parameter(help="Seconds at each rate, at least (10).")] = 10.0,
+    least_seconds: Annotated[
+        float, Parameter(help="Seconds at each rate, at least (10).", show_default=False)
+    ] = 10.0,
     max_requests: Annotated[int | None, Parameter(help="Requests in all, at most.")] = None,
     time_budget: Annotated[float | None, Parameter(help="Seconds in all, about.")] = None,
     at_least: Annotated[
@@ -218,8 +232,8 @@ def _report(
 def _base(scenario: str | None, flags: dict[str, Any]) -> dict[str, Any]:
     """The scenario without its pace, which is what is searched for."""
     resolved = load_scenario(scenario, flags).resolved()
-    for name in _PACED:
-        if resolved.get(name):
+    for name in (*_PACED, "turns"):
+        if resolved.get(name) not in (None, False) and resolved.get(name) != _NO_PACE.get(name):
             raise UsageError(
                 f"{name}: a capacity search sets the rate itself", "leave it out of the scenario"
             )

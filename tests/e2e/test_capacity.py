@@ -44,7 +44,8 @@ def test_the_interval_holds_the_truth(tmp_path: Path) -> None:
         ([], "--slo: no objective"),
         (["--slo", "ttft:p99"], "with us, ms or s"),
         (["--slo", "ttft:p99<1s", "--requests", "50"], "128 is the least"),
-        (["--slo", "ttft:p99<1s", "--scenario", "ramp"], "sets the rate itself"),
+        (["--slo", "ttft:p99<1s", "--scenario", "ramp"], "profile: a capacity search sets"),
+        (["--slo", "ttft:p99<1s", "--scenario", "chat"], "turns: a capacity search sets"),
         (["http://127.0.0.1:9", "--slo", "ttft:p99<1s", "--renderer-workers", "2"], "a URL"),
     ],
 )
