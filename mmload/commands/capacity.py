@@ -44,7 +44,6 @@ LEAST_REQUESTS: Final = 128  # fewer cannot show a queue to be stable (analysis.
 SERVER: Final = "server"  # folder of the server that stays up
 _SEARCHED: Final = ("qps", "duration", "requests")
 _OF_PACES: Final = ("every", "phases", "turns", "think-time")
-_NO_PACE: Final = {"turns": 1}
 _PACED: Final = ("profile", "trace", "cameras", "concurrency", "sequential")
 
 LoadFlags = flags_of(
@@ -232,11 +231,12 @@ def _report(
 def _base(scenario: str | None, flags: dict[str, Any]) -> dict[str, Any]:
     """The scenario without its pace, which is what is searched for."""
     resolved = load_scenario(scenario, flags).resolved()
-    for name in (*_PACED, "turns"):
-        if resolved.get(name) not in (None, False) and resolved.get(name) != _NO_PACE.get(name):
-            raise UsageError(
-                f"{name}: a capacity search sets the rate itself", "leave it out of the scenario"
-            )
+    paced = [name for name in _PACED if resolved.get(name)]
+    paced += ["turns"] if resolved.get("turns", 1) > 1 else []
+    if paced:
+        raise UsageError(
+            f"{paced[0]}: a capacity search sets the rate itself", "leave it out of the scenario"
+        )
     return {k: v for k, v in resolved.items() if k not in (*_SEARCHED, *_PACED, "out", "name")}
 
 
