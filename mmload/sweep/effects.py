@@ -23,6 +23,7 @@ from mmload.analysis.student import critical, two_sided_p
 
 ALPHA: Final = 0.05
 CONFIDENCE: Final = 0.95
+MIN_PAIRS: Final = 3  # two that happen to agree would look like certainty
 MOST_REPEATS_ADVISED: Final = 50
 
 Cells = Sequence[NDArray[np.float64]]  # a cell: a value a repeat, NaN where there is none
@@ -30,7 +31,8 @@ Cells = Sequence[NDArray[np.float64]]  # a cell: a value a repeat, NaN where the
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Side b over side a. `ratio` 0.5: half of it. Interval and p are None for single repeats."""
+    """Side b over side a. `ratio` 0.5: half of it. Interval and p are None for single repeats, and
+    for fewer than `MIN_PAIRS` pairs of runs."""
 
     ratio: float
     low: float | None
@@ -76,7 +78,7 @@ def change(a: Cells, b: Cells) -> Change | None:
         return None
     mean = math.fsum(means) / len(means)
     cells = tuple(math.exp(m) for m in means)
-    if single or len(variances) < len(means):
+    if single or pairs < MIN_PAIRS:
         return Change(math.exp(mean), None, None, None, pairs, cells)
     total = math.fsum(v for v, _ in variances)
     error = math.sqrt(total) / len(means)

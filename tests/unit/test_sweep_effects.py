@@ -46,6 +46,7 @@ def test_single_repeats_and_gaps() -> None:
     assert change([np.array([1.0, nan])], [np.array([nan, 1.0])]) is None
     gap = change([np.array([1.0, 2.0, nan])], [np.array([2.0, 4.0, 8.0])])
     assert gap is not None and gap.pairs == 2 and gap.ratio == pytest.approx(2)
+    assert gap.p is None and gap.low is None  # two that agree are not certainty
     assert change([], []) is None
 
 
