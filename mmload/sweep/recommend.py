@@ -90,7 +90,7 @@ def recommend(table: Table, title: str) -> dict[str, Any] | None:
 
 def _against(table: Table, other: Setting, best: Setting) -> Change | None:
     """The change from the other setting to the best, a cell a load."""
-    return change(table.cells(other), table.cells(best))
+    return change(table.cells(other), table.cells(best), table.residual())
 
 
 def _adjusted(one: Change | None, times: int) -> float | None:

@@ -21,7 +21,7 @@ def test_the_interval_holds_the_truth(tmp_path: Path) -> None:
     )
     code, out, err = finish(process)
     made = summary_of(out)
-    if any(run["verdict"] == "invalid" for run in made["runs"]):
+    if made["generator_limit_qps"] is not None:
         pytest.skip("this machine was too busy to send on time")
     assert made["ended"] == "confirmed", err
     low, high = made["interval"]["passing_qps"], made["interval"]["failing_qps"]
