@@ -187,7 +187,9 @@ class Search:
 
 def in_words(one: Rate) -> str:
     """The verdict on a run, a line for the progress."""
-    word = {"pass": "passes", "fail": "fails", "invalid": "INVALID"}[one.verdict]
+    word = {"pass": "passes", "unsure": "unsure", "fail": "fails", "invalid": "INVALID"}[
+        one.verdict
+    ]
     why = f": {'; '.join(one.reasons)}" if one.reasons else ""
     return f"{word}, {one.good_share:.0%} of requests good{why}"
 

@@ -40,7 +40,7 @@ from mmload.serving import server_of
 from mmload.serving.flags import plan_from
 from mmload.slo import Slo, parse_slo
 
-LEAST_REQUESTS: Final = 128  # fewer cannot show a queue to be stable (analysis.growth)
+LEAST_REQUESTS: Final = 132  # fewer cannot show a queue to be stable (analysis.growth)
 SERVER: Final = "server"  # folder of the server that stays up
 _SEARCHED: Final = ("qps", "duration", "requests")
 _OF_PACES: Final = ("every", "phases", "turns", "think-time")
