@@ -20,7 +20,7 @@ from typing import Any, Final
 import psutil
 
 from mmload.clock import NS_PER_S, MonotonicClock, pause
-from mmload.serving import ServerProcess
+from mmload.serving import AnnouncedServer
 
 SAMPLE_S: Final = 0.1
 MODES: Final = {"kept": (), "new": ("--no-keepalive",)}
@@ -46,7 +46,7 @@ def main() -> int:
 def run(folder: Path, requests: int, qps: float, flags: tuple[str, ...]) -> dict[str, Any]:
     """One run; memory of its worker in KiB at a quarter of the schedule and just before the end."""
     out = folder / "run"
-    server = ServerProcess(
+    server = AnnouncedServer(
         [
             *(sys.executable, "-m", "bench.truth_server", "--out", str(folder / "truth.jsonl")),
             *("--tokens", "2", "--first-ms", "0", "--gap-ms", "0"),

@@ -7,12 +7,11 @@ is analysed. Whatever happens after the folder is made, what was recorded stays 
 
 import asyncio
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import yaml
 
@@ -29,9 +28,11 @@ from mmload.load.redact import Redactor
 from mmload.load.target import Target, parse_target, without_credentials
 from mmload.load.warmup import warm_up
 from mmload.load.workers import LoadProcess, LoadResult, Tick
+from mmload.run_failures import blamed, on_disk
 from mmload.rundir import RunDir, RunEnd, RunManifest, machine_facts
 from mmload.scenario import Scenario
-from mmload.serving import ServerProcess, embedded_server
+from mmload.scenario_types import AUTO
+from mmload.serving import About, EmbeddedPlan, Server, ServerPlan, server_of
 from mmload.spans_home import SpanSource
 from mmload.wire import APIS
 
@@ -59,10 +60,9 @@ class Options:
     """What a run needs besides its scenario. None of it is in the digest."""
 
     reach: Reach = field(default_factory=Reach)
-    server_flags: tuple[str, ...] = ()
-    server_settings: dict[str, Any] = field(default_factory=dict)
-    simulated: str = ""  # what the embedded server simulates, in words
+    server: ServerPlan | Server | None = None  # to start for this run; or one that stays up after
     workers: int | None = 1  # None: as many as the schedule needs
+    html: bool = True  # write report.html; without, `mmload report` makes it
 
 
 class Run:
@@ -73,6 +73,7 @@ class Run:
         self.options = options
         self.watcher = watcher
         self.folder: RunDir | None = None  # once the load has begun
+        self.server: Server | None = None  # that mmload started, once it is ready
         self.unwritten = ""  # why the report's files are not there, in words
         self._load: LoadProcess | None = None
         self._stops = 0
@@ -99,50 +100,52 @@ class Run:
         plan = prepare.schedule(scenario)
         connections = connections_needed(scenario, plan)
         open_files.allow(connections)
-        folder = RunDir.create(_folder(scenario))
+        folder = RunDir.create(Path(scenario.out or new_folder(scenario.name)))
         with ExitStack() as stack:
             stack.callback(folder.discard_if_empty)
-            if scenario.url is not None:  # wrong addresses are told before work is done
+            if scenario.url is not None and self.options.server is None:
+                # Wrong addresses are told before work is done.
                 target = self._target(scenario.url, self.options.reach)
                 address = target.resolve()
             self.watcher.say("preparing media")
             media = prepare.media(scenario, plan)
-            server = self._server(folder, stack)
+            server = self.server = self._server(folder, stack)
             if server is not None:
                 target = self._target(server.url, self.options.reach.directly())
                 address = target.resolve()
+                stack.enter_context(blamed(server))
             api = APIS[scenario.api]
             model = scenario.model if api.names_model else scenario.model or ""
             found = asyncio.run(discover(target, address, model))
             links = stack.enter_context(prepare.links(scenario, media, target.host))
             payloads = prepare.payloads(scenario, media, found.model, plan, links)
             self.watcher.say(f"holding {payloads.held_bytes() / 2**20:.1f} MiB of bodies")
-            spans = SpanSource.of(
-                found.trace,
-                folder,
-                embedded=server is not None,
-                in_response=target.spans_in_response,
-            )
+            ours = server is not None and server is not self.options.server
+            own = server.about.hook if server is not None and ours else ""
+            spans = SpanSource.of(found.trace, folder, own, in_response=target.spans_in_response)
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mmload-")))
             dealer = Dealer(scenario, self.options.reach, target, address, plan, payloads)
-            with _on_disk(scratch):
+            with on_disk(scratch):
                 specs = dealer.deal(
                     self.options.workers, media.class_names, folder.path, scratch / "bodies"
                 )
-            if scenario.warmup:
-                self.watcher.say(f"warming up ({scenario.warmup} requests)")
-                asyncio.run(warm_up(specs[0], payloads, len(plan), scenario.warmup))
-            manifest = self._manifest(target, found, plan, media, payloads, spans)
+            warmed_up = self._warm_up(specs[0], payloads, len(plan), len(media.class_names))
+            manifest = self._manifest(target, found, plan, media, payloads, spans, server)
+            manifest.warmup = warmed_up
             manifest.notes += self._notes(target, -(-connections // len(specs)))
             result = self._run_load(folder, manifest, payloads, specs, server)
+            notes = []
+            if server is not None and ours:
+                self.watcher.say("ending the server")
+                server.stop()  # its hook writes the last spans
+                notes += [server.problem] if server.problem else []
             end = RunEnd(
                 interrupted=result.interrupted,
                 ended_ns=result.ended_ns,
                 lost_records=result.lost_records,
                 problems=result.problems,
+                notes=notes,
             )
-            if server is not None:
-                server.stop()  # its hook writes the last spans
             try:
                 spans.bring_home(result.origin_ns)
                 folder.write_json("end.json", end)
@@ -177,18 +180,36 @@ class Run:
 
         analysis = analyse(folder, end)
         try:
-            write_files(folder, analysis)
+            write_files(folder, analysis, html=self.options.html)
         except OSError as error:
             self.unwritten = f"{folder.path}: {error.strerror}"
         return analysis
 
-    def _server(self, folder: RunDir, stack: ExitStack) -> ServerProcess | None:
-        if self.scenario.url is not None:
-            return None
-        self.watcher.say("starting the embedded server")
-        log = folder.path / "server.log"
-        server = embedded_server(self.options.server_flags, log, folder.spans_path)
-        return stack.enter_context(server)
+    def _server(self, folder: RunDir, stack: ExitStack) -> Server | None:
+        """The server that the load goes to, if it is mmload's to start, or was."""
+        chosen = self.options.server
+        if isinstance(chosen, Server):
+            return chosen
+        if chosen is None:
+            if self.scenario.url is not None:
+                return None
+            chosen = EmbeddedPlan()
+        self.watcher.say(f"starting {chosen.words()}")
+        server = stack.enter_context(server_of(chosen, folder.path, self.options.reach))
+        self.watcher.say(f"the server was ready after {server.ready_s:.1f} s")
+        return server
+
+    def _warm_up(self, spec: LoadSpec, payloads: PayloadSet, first: int, classes: int) -> int:
+        """How many requests it took."""
+        most, auto = self.scenario.warmup_most, self.scenario.warmup == AUTO
+        if not most:
+            return 0
+        said = f"at most {most}" if auto else str(most)
+        self.watcher.say(f"warming up ({said} requests)")
+        sent = asyncio.run(warm_up(spec, payloads, first, most, classes if auto else None))
+        if auto:
+            self.watcher.say(f"warmed up by {sent} requests")
+        return sent
 
     def _manifest(
         self,
@@ -198,8 +219,10 @@ class Run:
         media: "prepare.MediaPool",
         payloads: PayloadSet,
         spans: SpanSource,
+        server: Server | None,
     ) -> RunManifest:
-        scenario, options = self.scenario, self.options
+        scenario = self.scenario
+        about = server.about if server is not None else About()
         asked = scenario.resolved()
         if scenario.url is not None:
             asked["url"] = without_credentials(scenario.url)
@@ -216,8 +239,9 @@ class Run:
             schedule_s=plan.schedule_s,
             scenario=asked,
             machine=machine_facts(),
-            server=options.server_settings if scenario.url is None else None,
-            simulated=options.simulated if scenario.url is None else "",
+            server=about.settings,
+            launched={**about.launched, "ready_s": server.ready_s} if server is not None else None,
+            simulated=about.simulated,
             media=prepare.describe(scenario, media, plan, payloads),
             traced=spans.traced,
             span_source=spans.words,
@@ -231,9 +255,9 @@ class Run:
         manifest: RunManifest,
         payloads: PayloadSet,
         specs: list[LoadSpec],
-        server: ServerProcess | None,
+        server: Server | None,
     ) -> LoadResult:
-        with _on_disk(folder.path):
+        with on_disk(folder.path):
             asked = yaml.safe_dump(manifest.scenario, sort_keys=False, allow_unicode=True)
             folder.write_text("scenario.yaml", asked)
             folder.write_lines("payloads.jsonl", payloads.manifest())
@@ -243,7 +267,7 @@ class Run:
         try:
             manifest.origin_ns = load.start()
             specs[0].body_file.unlink()  # mapped by now; a killed run leaves nothing behind
-            with _on_disk(folder.path):
+            with on_disk(folder.path):
                 folder.write_json("manifest.json", manifest)
             self.folder, self._load = folder, load
             self.watcher.started(manifest.planned, manifest.schedule_s)
@@ -263,22 +287,10 @@ class Run:
         return result
 
 
-@contextmanager
-def _on_disk(path: Path) -> Iterator[None]:
-    """A disk that takes nothing ends the run before the load, in words."""
-    try:
-        yield
-    except OSError as error:
-        raise MmloadError(
-            f"{path}: cannot be written: {error.strerror}", "free space on that disk"
-        ) from None
-
-
-def _folder(scenario: Scenario) -> Path:
-    if scenario.out is not None:
-        return Path(scenario.out)
+def new_folder(name: str) -> Path:
+    """A folder that is not there yet, in `runs/`: the time, and the name."""
     stamp = datetime.fromtimestamp(wall_ns() / NS_PER_S).strftime("%Y%m%d-%H%M%S")
-    base = Path("runs") / f"{stamp}-{scenario.name}"
+    base = Path("runs") / f"{stamp}-{name}"
     folder, k = base, 1
     while folder.exists():
         k += 1

@@ -50,11 +50,13 @@ class RunManifest(msgspec.Struct, omit_defaults=True, kw_only=True):
     model: str = ""
     load_mode: str = "open"  # open | closed | sequential
     planned: int = 0
+    warmup: int = 0  # requests sent before the clock started
     asked_qps: float | None = None
     schedule_s: float = 0.0  # length of the arrival window
     scenario: dict[str, Any] = {}
     machine: dict[str, Any] = {}
-    server: dict[str, Any] | None = None  # settings of the server, when mmload started it
+    server: dict[str, Any] | None = None  # settings of the embedded server
+    launched: dict[str, Any] | None = None  # the server that mmload started: command, env, cpus
     simulated: str = ""  # what is simulated in the server, in words; empty: nothing
     media: dict[str, Any] = {}  # see load.prepare.describe
     traced: bool = False
@@ -77,6 +79,7 @@ class RunEnd(msgspec.Struct, omit_defaults=True, kw_only=True):
     ended_ns: int = 0  # since the origin
     lost_records: int = 0
     problems: list[str] = []  # anything that makes the run INVALID besides the load's own figures
+    notes: list[str] = []  # warnings that came up after the start
 
 
 class ExpectedAnswer(msgspec.Struct):

@@ -17,6 +17,8 @@ from mmload.load.schedule import MAX_ARRIVALS
 from mmload.scenario_checks import check
 from mmload.scenario_types import (
     AS_FILE,
+    AUTO,
+    AUTO_WARM_UP,
     BODY_FIELDS,
     DEFAULT_SIZE,
     ApiName,
@@ -33,6 +35,7 @@ from mmload.scenario_types import (
     Share,
     Size,
     Tokens,
+    WarmUp,
     as_profile,
     listed,
 )
@@ -100,8 +103,11 @@ class Scenario(Model):
     max_in_flight: Annotated[int, Field(gt=0)] | None = Field(
         None, description="Drop, and count, arrivals above this many in flight (no cap)."
     )
-    warmup: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        2, description="Requests sent one at a time before the clock starts, not measured (2)."
+    warmup: WarmUp = Field(
+        2,
+        description="Requests sent one at a time before the clock starts, not measured (2). auto:"
+        f" until the mean TTFT of 5 is no longer 5 % below that of the 5 before, {AUTO_WARM_UP} at"
+        " most.",
     )
     cut_warmup: bool = Field(
         False, description="Leave a slow start out of the latencies (by MSER-5), and count it."
@@ -230,6 +236,11 @@ class Scenario(Model):
     @property
     def think_time_s(self) -> float:
         return 5.0 if self.think_time is None else self.think_time
+
+    @property
+    def warmup_most(self) -> int:
+        """Warm-up requests that there have to be bodies for."""
+        return AUTO_WARM_UP if self.warmup == AUTO else int(self.warmup)
 
     @property
     def extra(self) -> dict[str, Any]:

@@ -21,6 +21,9 @@ from mmload.wire import APIS
 
 DEFAULT_SIZE: Final = "854x480"
 MOST_FRAMES: Final = 512
+MOST_WARM_UP: Final = 10_000
+AUTO: Final = "auto"  # instead of a number of warm-up requests: by `load.warmup`'s rule
+AUTO_WARM_UP: Final = 50  # the most that it sends
 BODY_FIELDS: Final = ("mm_processor_kwargs", "media_io_kwargs")
 AS_FILE: Final = "file"  # instead of a number of frames: the file as it is
 
@@ -48,6 +51,18 @@ def _frames(value: Any) -> Frames:
         number = -1
     if not 0 <= number <= MOST_FRAMES:
         raise ValueError(f"frames are an integer from 0 to {MOST_FRAMES}, or {AS_FILE}")
+    return number
+
+
+def _warm_up(value: Any) -> int | Literal["auto"]:
+    if value == AUTO:
+        return "auto"
+    try:
+        number = int(value) if isinstance(value, int | str) and value is not True else -1
+    except ValueError:
+        number = -1
+    if not 0 <= number <= MOST_WARM_UP:
+        raise ValueError(f"a number of requests from 0 to {MOST_WARM_UP}, or {AUTO}")
     return number
 
 
@@ -84,6 +99,7 @@ Rate = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=7 * 86_400, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 FrameCount = Annotated[Frames, PlainValidator(_frames)]
+WarmUp = Annotated[int | Literal["auto"], PlainValidator(_warm_up)]
 Prompt = Annotated[str, Field(min_length=1)]
 Tokens = Annotated[int, Field(gt=0)]
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_json_object)]

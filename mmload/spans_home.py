@@ -1,8 +1,8 @@
 """Where the server's spans are, and how they come into the run folder.
 
-The embedded server writes them there itself. A traced server on this host says in a response
-header where its hook writes (`mmload.hook.headers`): after the run, the lines of the run's time are
-copied. A server elsewhere can send them inside its responses, if it is asked to.
+A server that was started for the run writes them there itself. Another traced server on this host
+says in a response header where its hook writes (`mmload.hook.headers`): after the run, the lines of
+the run's time are copied. A server elsewhere can send them inside its responses, if it is asked to.
 """
 
 import os
@@ -33,13 +33,14 @@ class SpanSource:
 
     @classmethod
     def of(
-        cls, trace: str | None, run: RunDir, *, embedded: bool, in_response: bool
+        cls, trace: str | None, run: RunDir, own: str = "", *, in_response: bool = False
     ) -> "SpanSource":
-        """`trace` is the header of the server's first answer."""
+        """`trace` is the header of the server's first answer; `own` says whose hook writes into the
+        run's folder, if one does."""
+        if own:
+            return cls(True, own, run)
         if in_response and trace is not None:
             return cls(True, "the server's hook, inside its responses", run)
-        if embedded:
-            return cls(True, "the embedded server's hook", run)
         if trace is None:
             return cls(False, NOT_TRACED, run)
         parsed = parse_trace(trace)
@@ -60,7 +61,8 @@ class SpanSource:
             return
         pause(FLUSH_WAIT_S)
         for source in sorted(self.folder.glob("*.jsonl")):
-            lines = [line for line in source.open("rb") if _belongs(line, origin_ns)]
+            with source.open("rb") as written:
+                lines = [line for line in written if _belongs(line, origin_ns)]
             if any(line.startswith(b'{"request_id"') for line in lines):
                 (self.run.spans_path / source.name).write_bytes(b"".join(lines))
 

@@ -35,6 +35,8 @@ def run(manifest: RunManifest) -> Section:
         "load_mode": manifest.load_mode,
         "machine": manifest.machine,
         "server": manifest.server,
+        "launched": manifest.launched,
+        "warmup_requests": manifest.warmup,
         "simulated": manifest.simulated,
         "span_source": manifest.span_source,
         "scenario": manifest.scenario,

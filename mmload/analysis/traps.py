@@ -115,7 +115,7 @@ def _of_load(found: Findings) -> Iterator[Trap]:
             f"The first {found.slow_start} requests were slower than the rest: a warm-up.",
             "Send more warm-up requests (--warmup), or leave these out with --cut-warmup.",
         )
-    for note in found.manifest.notes:
+    for note in (*found.manifest.notes, *(found.end.notes if found.end is not None else ())):
         yield Trap("note", note, "")
 
 

@@ -29,7 +29,7 @@ def _file(help_text: str) -> Parameter:
 
 
 def report(
-    run: Annotated[Path, Parameter(help="Run folder.")],
+    run: Annotated[Path, Parameter(help="Folder of a run, a sweep or a capacity search.")],
     /,
     *,
     as_json: Annotated[
@@ -49,6 +49,9 @@ def report(
     measure: Annotated[Measure, Parameter(help="Latency that --hgrm writes.")] = "ttft",
 ) -> int:
     """Make summary.json and report.html of a run again, and print the report."""
+    for command in ("sweep", "capacity"):
+        if (run / f"{command}.json").is_file():
+            return _of_many(command, run, as_json=as_json, markdown=markdown)
     folder = RunDir(run)
     wanted: list[tuple[str, Path | None, Callable[[TextIO], object]]] = [
         ("--csv", csv, lambda out: exports.records_csv(folder.records(), out)),
@@ -75,6 +78,15 @@ def report(
     else:
         render(analysis.summary, color=sys.stdout.isatty(), folder=str(run))
     return 0
+
+
+def _of_many(command: str, path: Path, *, as_json: bool, markdown: bool) -> int:
+    """The report of a folder that holds many runs."""
+    if command == "sweep":
+        from mmload.commands.sweep import report_again
+    else:
+        from mmload.commands.capacity import report_again
+    return report_again(path, as_json=as_json, markdown=markdown)
 
 
 def _export(flag: str, path: Path, write: Callable[[TextIO], object]) -> None:

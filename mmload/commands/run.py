@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from mmload.commands import SERVER_COMMAND
 from mmload.errors import Interrupted, InvalidRun, MmloadError, UsageError
 from mmload.flags import flags_of, given, spread
 from mmload.load.reach import Reach, reach_from
@@ -15,9 +16,14 @@ from mmload.report.terminal import render
 from mmload.run import Options, Run
 from mmload.scenario import Scenario
 from mmload.scenario_file import load_scenario
-from mmload.server.settings import ServerSettings, server_flags, server_settings
+from mmload.server.settings import ServerSettings
+from mmload.serving import ServerPlan
+from mmload.serving.flags import Launch, plan_from
 
 MAX_WORKERS = 256
+
+# What stands after `--` on the command line: `mmload.cli` makes it into flags.
+ServerCommand = Annotated[list[str] | None, Parameter(name=SERVER_COMMAND, show=False)]
 
 LoadFlags = flags_of(Scenario, "What to send, how fast", leave_out=("url", "mix"))
 ConnectionFlags = flags_of(Reach, "How to reach the server", place=2)
@@ -27,6 +33,7 @@ EmbeddedFlags = flags_of(
     place=3,
     leave_out=("host", "port", "model"),
 )
+LaunchFlags = flags_of(Launch, "Server that mmload starts (embedded, or after --)", place=4)
 
 
 def run(
@@ -45,42 +52,24 @@ def run(
     ] = False,
     quiet: Annotated[bool, Parameter(help="No progress.", negative=())] = False,
     embedded: Any = None,
+    launch: Any = None,
+    server_command: ServerCommand = None,
 ) -> int:
     """Load a server at a fixed rate and report where the time went.
 
-    Without a URL, the embedded server is started for the run: real HTTP, media decoding and
-    preprocessing in front of a simulated accelerator.
+    `mmload run URL` loads a server that runs. `mmload run [flags] -- vllm serve MODEL` starts that
+    server, waits until /health or /v1/models is fine, traces it, and ends it with all that it
+    started; its output is the run's server.log. It listens where its --port and --host say, or at
+    the URL given; `{port}` in the command is a free port. `mmload run` alone starts the embedded
+    server: real HTTP, media decoding and preprocessing in front of a simulated accelerator.
     """
     flags = given(load)
     if url is not None:
         flags["url"] = url
     chosen = load_scenario(scenario, flags)
-    server = given(embedded)
-    if server and chosen.url is not None:
-        name = next(iter(server)).replace("_", "-")
-        raise UsageError(
-            f"--{name}: is for the embedded server, and the load goes to a URL",
-            "leave out the flag or the URL",
-        )
-    reach = reach_from(given(connection))
-    if reach.proxy is not None and chosen.url is None:
-        raise UsageError(
-            "--proxy: leads to a server at a URL, and the embedded one is here",
-            "leave out the flag, or give the URL",
-        )
-    if reach.spans == "response" and chosen.url is None:
-        raise UsageError(
-            "--spans response: is for a server at a URL; the embedded one writes them into the run",
-            "leave out the flag, or give the URL",
-        )
-    settings = server_settings(server)
-    options = Options(
-        reach=reach,
-        server_flags=server_flags(settings),
-        server_settings=settings.described(),
-        simulated=settings.simulated(),
-        workers=_workers(workers),
-    )
+    plan = plan_from(server_command, given(launch), given(embedded), chosen.url)
+    reach = reach_for(given(connection), plan)
+    options = Options(reach=reach, server=plan, workers=load_workers(workers))
     one = Run(chosen, options, watcher(quiet=quiet or as_json))
     signs = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(sign, lambda _sign, _frame: one.stop()) for sign in signs]
@@ -110,7 +99,27 @@ def run(
     return MmloadError.exit_code if one.unwritten else 0
 
 
-def _workers(text: str) -> int | None:
+def reach_for(values: dict[str, Any], *plans: ServerPlan | None) -> Reach:
+    """How to reach servers of these plans (None: at a URL). Raises UsageError."""
+    reach = reach_from(values)
+    if not any(plan is not None for plan in plans):
+        return reach
+    if reach.proxy is not None:
+        raise UsageError(
+            "--proxy: leads to a server at a URL, and this one is started here",
+            "leave out the flag, or start the server yourself and give its URL",
+        )
+    if reach.spans == "response":
+        raise UsageError(
+            "--spans response: is for a server at a URL; one that mmload starts writes them into"
+            " the run",
+            "leave out the flag, or give the URL",
+        )
+    return reach
+
+
+def load_workers(text: str) -> int | None:
+    """What --workers says; None: as many as the schedule needs. Raises UsageError."""
     if text == "auto":
         return None
     if not text.isdigit() or not 1 <= int(text) <= MAX_WORKERS:
@@ -121,4 +130,4 @@ def _workers(text: str) -> int | None:
     return int(text)
 
 
-spread(run, load=LoadFlags, connection=ConnectionFlags, embedded=EmbeddedFlags)
+spread(run, load=LoadFlags, connection=ConnectionFlags, embedded=EmbeddedFlags, launch=LaunchFlags)

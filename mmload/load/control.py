@@ -11,10 +11,11 @@ from mmload.load.failures import CERTIFICATE
 from mmload.load.http import HttpTransport
 from mmload.load.target import Target
 from mmload.load.transport import Address, Headers
-from mmload.records import Outcome
+from mmload.records import WARM_UP, Outcome
 from mmload.wire.errors import error_text, shorten
 
 BODY_LIMIT_BYTES = 16 * 1024 * 1024
+_OWN = f"X-Request-Id: {WARM_UP}question\r\n\r\n".encode()  # its spans are no request's of the run
 
 
 @dataclass
@@ -56,7 +57,7 @@ async def get(target: Target, address: Address, path: str, timeout_s: float = 10
     """One GET. Never raises for what the server does: see `Answer.failure`."""
     transport = HttpTransport(address, MonotonicClock(), keepalive=False)
     sink = _Collect(asyncio.get_running_loop().create_future())
-    exchange = transport.send(target.head("GET", path, None, 0) + b"\r\n", [], sink)
+    exchange = transport.send(target.head("GET", path, None, 0) + _OWN, [], sink)
     try:
         await asyncio.wait_for(sink.done, timeout_s)
     except TimeoutError:

@@ -4,6 +4,7 @@ Figures are plain dicts in Plotly's format. Titles and names are escaped here, s
 little markup in its labels and the names are somebody else's words.
 """
 
+import math
 from html import escape
 from typing import Any, Final
 
@@ -58,6 +59,7 @@ def figure(title: str, plot_height: int, data: list[Figure], **more: Any) -> Fig
     return {"data": data, "layout": layout | more}
 
 
+WIDE_SPAN: Final = 8  # a span of values wider than this is drawn on a logarithmic axis
 _TITLE_HEIGHT: Final = 42
 _LEGEND_LINE: Final = 20
 _BOTTOM: Final = 46
@@ -91,6 +93,25 @@ def axis(title: str, **more: Any) -> Figure:
 def unit(values_ms: list[float]) -> tuple[float, str]:
     """What to divide by, and the unit, so that an axis follows the rule of `numbers.ms`."""
     return (1000.0, "s") if max(values_ms, default=0) >= numbers.SECONDS_FROM_MS else (1.0, "ms")
+
+
+def wide_axis(values: list[float]) -> Figure:
+    """More of an axis, for values above 0: logarithmic where they span much, with ticks at 1, 2
+    and 5 times the powers of ten."""
+    known = [value for value in values if value > 0]
+    if not known or max(known) <= WIDE_SPAN * min(known):
+        return {}
+    low, high = min(known) / 1.2, max(known) * 1.2
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    return {
+        "type": "log",
+        "rangemode": "normal",
+        "range": [math.log10(low), math.log10(high)],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,g}" for tick in ticks],
+    }
 
 
 def line(number: int) -> Figure:

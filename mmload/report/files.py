@@ -20,7 +20,8 @@ def analyse(run: RunDir, end: RunEnd | None = None) -> Analysis:
     return summarise(manifest, end, table, spans, spans.processes, damaged, answers=answers)
 
 
-def write_files(run: RunDir, analysis: Analysis) -> None:
+def write_files(run: RunDir, analysis: Analysis, *, html: bool = True) -> None:
     """Writes the report into the run's folder. Raises OSError when the disk does not take it."""
     run.write_json("summary.json", analysis.summary)
-    run.write_text("report.html", render_html(analysis.summary, analysis.series))
+    if html:
+        run.write_text("report.html", render_html(analysis.summary, analysis.series))

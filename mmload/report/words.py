@@ -168,6 +168,7 @@ def run_facts(summary: Summary, full: bool = False) -> list[Fact]:
         ("digest", run.get("digest") if full else short(run.get("digest"))),
         ("target", run.get("target")),
         ("model", run.get("model")),
+        ("server", launched(run.get("launched"))),
         ("load", load_fact(summary)),
         ("warm-up cut", warm_up(get(summary, "warmup_cut"))),
         ("class" if len(classes) == 1 else "classes", ", ".join(classes)),
@@ -179,6 +180,19 @@ def run_facts(summary: Summary, full: bool = False) -> list[Fact]:
         ("mmload", get(summary, "mmload") if full else None),
     ]
     return [(label, str(text)) for label, text in facts if text]
+
+
+def launched(server: Summary | None) -> str:
+    """`OMP_NUM_THREADS=4 vllm serve MODEL, on processors 0,1, ready after 31.2 s`, or empty."""
+    if not server:
+        return ""
+    env = [f"{name}={value}" for name, value in (get(server, "env") or {}).items()]
+    cpus = ",".join(map(str, get(server, "cpus") or ()))
+    parts = [" ".join((*env, get(server, "command") or ""))]
+    parts += [f"on processors {cpus}"] if cpus else []
+    ready_s = get(server, "ready_s")
+    parts += [f"ready after {numbers.seconds(ready_s)}"] if ready_s else []
+    return ", ".join(parts)
 
 
 def warm_up(cut: int | None) -> str:

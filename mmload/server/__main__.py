@@ -1,7 +1,4 @@
-"""`python -m mmload.server`: the embedded server as a process of its own, one flag a setting.
-
-`--until-stdin-closes` ties it to whoever started it with a pipe: it ends when that process does.
-"""
+"""`python -m mmload.server`: the embedded server as a process of its own, one flag a setting."""
 
 import argparse
 import sys
@@ -18,11 +15,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         flag = "--" + name.replace("_", "-")
         action = "store_true" if field.annotation is bool else "store"
         parser.add_argument(flag, action=action, default=argparse.SUPPRESS, help=field.description)
-    parser.add_argument("--until-stdin-closes", action="store_true", help="end with the parent")
-    values = vars(parser.parse_args(argv))
-    until_stdin_closes = values.pop("until_stdin_closes")
     try:
-        serve(server_settings(values), until_stdin_closes=until_stdin_closes)
+        serve(server_settings(vars(parser.parse_args(argv))))
     except MmloadError as error:
         hint = f" -- {error.hint}" if error.hint else ""
         print(f"mmload: {error.message}{hint}", file=sys.stderr)

@@ -6,11 +6,9 @@ numpy and OpenCV are imported after the settings' environment is in place.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -25,18 +23,18 @@ if TYPE_CHECKING:
 SHUTDOWN_S = 0.5  # that requests in flight get to end by themselves
 
 
-def serve(settings: ServerSettings, *, until_stdin_closes: bool = False) -> None:
+def serve(settings: ServerSettings) -> None:
     """Runs the embedded server until SIGTERM or SIGINT. Traces if MMLOAD_HOOK_DIR is set."""
     settings.apply_environment()
     spans.install("server", settings.described())
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, until_stdin_closes))
+            runner.run(_serve(settings))
     finally:
         spans.shutdown()
 
 
-async def _serve(settings: ServerSettings, until_stdin_closes: bool) -> None:
+async def _serve(settings: ServerSettings) -> None:
     import cv2
     from aiohttp import web
 
@@ -50,8 +48,6 @@ async def _serve(settings: ServerSettings, until_stdin_closes: bool) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    if until_stdin_closes:
-        _at_end_of_stdin(lambda: loop.call_soon_threadsafe(stop.set))
     clock = MonotonicClock()
     metrics = Metrics(clock)
     async with Pipeline(settings, clock, metrics) as pipeline:
@@ -69,18 +65,6 @@ async def _serve(settings: ServerSettings, until_stdin_closes: bool) -> None:
             await _until(stop, pipeline.engine_task)
         finally:
             await runner.cleanup()
-
-
-def _at_end_of_stdin(act: Callable[[], object]) -> None:
-    """In a thread, because a stdin that is no pipe cannot be polled."""
-
-    def watch() -> None:
-        while os.read(0, 4096):
-            pass
-        with contextlib.suppress(RuntimeError):  # the loop has ended before
-            act()
-
-    threading.Thread(target=watch, name="stdin", daemon=True).start()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -64,11 +64,10 @@ class Embedded:
 @contextmanager
 def embedded(folder: Path, *flags: str) -> Iterator[Embedded]:
     environment = {**os.environ, "MMLOAD_HOOK_DIR": str(folder / "spans")}
-    command = [sys.executable, "-m", "mmload.server", "--until-stdin-closes", *flags]
+    command = [sys.executable, "-m", "mmload.server", *flags]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             env=environment,
@@ -405,10 +404,3 @@ def test_bounds_a_busy_port_and_a_stop_in_mid_stream(tmp_path: Path) -> None:
         processor = next(span for span in cut if span.stage == "processor")
         assert processor.end_ns - processor.start_ns == 20_000_000
         assert settings["simulated"].endswith("processor, 20 ms by a timer")
-
-
-def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    with embedded(tmp_path) as server:
-        assert server.process.stdin is not None
-        server.process.stdin.close()
-        assert server.process.wait(20) == 0

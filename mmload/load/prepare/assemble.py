@@ -74,9 +74,9 @@ class _Assembly:
         """The scenario's own classes, made for so many requests and those lines of a trace."""
         scenario = self.scenario
         weights = [cls.weight for cls in scenario.classes]
-        shares = exact_shares(weights, requests + scenario.warmup)
+        shares = exact_shares(weights, requests + scenario.warmup_most)
         # Warm-up goes through the classes in turn, so each may need more than its share.
-        warm_up = -(-scenario.warmup // len(weights))
+        warm_up = -(-scenario.warmup_most // len(weights))
         made: list[int] = []
         for cls, share in zip(scenario.classes, shares, strict=True):
             numbers = self._class(cls, share + traced.get(cls, 0), warm_up)
@@ -122,7 +122,7 @@ class _Assembly:
 
     def _own_class(self, cls: MediaClass, requests: int) -> int:
         """A class of the trace: one of the scenario's, where that is the same."""
-        numbers = self.made.get(cls) or self._class(cls, requests, self.scenario.warmup)
+        numbers = self.made.get(cls) or self._class(cls, requests, self.scenario.warmup_most)
         if len(numbers) > 1:
             raise UsageError(
                 f"--trace {self.scenario.trace}: {cls.media} holds both images and videos",
@@ -134,7 +134,7 @@ class _Assembly:
         scenario, builder = self.scenario, self.builder
         schedule = self.schedule
         assert schedule.turn is not None
-        requests = int(schedule.turn.max()) + 1 + scenario.warmup
+        requests = int(schedule.turn.max()) + 1 + scenario.warmup_most
         shares = exact_shares([cls.weight for cls in scenario.classes], cameras)
         filming: list[tuple[int, ...]] = []
         of_class: list[int] = []

@@ -63,7 +63,7 @@ def choose(
             chosen, scripts = _as_traced(scenario, chosen, scripts, schedule.trace)
         if schedule.source is not None and schedule.turn is not None:
             chosen = replace(chosen.at(schedule.source), turn=schedule.turn)
-    return chosen.before(_warm_up(pool, scenario.warmup)), scripts
+    return chosen.before(_warm_up(pool, scenario.warmup_most)), scripts
 
 
 def _dealt(scenario: Scenario, pool: MediaPool, schedule: Schedule) -> Choice:

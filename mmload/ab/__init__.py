@@ -1,0 +1,1 @@
+"""Two sides of one load, run in turn: `mmload ab`."""
