@@ -88,7 +88,7 @@ FORMS: Final[dict[str, Callable[[Pixels], Any]]] = {
 
 def make(medium: Medium, seed: int) -> Any:
     """An image, or a clip as one array or tensor or as a list of frames."""
-    pixels = _content(medium, np.random.default_rng(seed))
+    pixels: Pixels = _content(medium, np.random.default_rng(seed))
     form = FORMS[medium.form.removesuffix(FRAMES)]
     if form is _image:
         made = [_image(frame).convert(medium.mode) for frame in pixels]
@@ -108,7 +108,7 @@ def fingerprint(media: Iterable[Any]) -> int:
     return total
 
 
-def _content(medium: Medium, random: np.random.Generator) -> Pixels:
+def _content(medium: Medium, random: np.random.Generator) -> NDArray[np.uint8]:
     """uint8 (frames, height, width, 3)"""
     frames, height, width = medium.frames or 1, medium.height, medium.width
     if medium.content == "noise":
@@ -121,7 +121,8 @@ def _content(medium: Medium, random: np.random.Generator) -> Pixels:
         return ((x + y + t + colour) % 2 * 255).astype(np.uint8)
     waves = np.sin((x + 5 * t) / (17 + 4 * colour)) + np.cos((y - 3 * t) / (23 + 6 * colour))
     slope = (x + y) / (width + height)
-    return np.clip(48 + 96 * slope + 52 * waves, 0, 255).astype(np.uint8)
+    bright: Pixels = np.clip(48 + 96 * slope + 52 * waves, 0, 255)
+    return bright.astype(np.uint8)
 
 
 def _in_mode(pixels: Pixels, mode: str) -> Pixels:

@@ -159,7 +159,8 @@ def _not_same(
     else:
         as_bits = np.dtype(f"u{a.bits.dtype.itemsize}")
         other = part_a.view(as_bits) != part_b.view(as_bits)
-    return other & ~(np.isnan(in_a) & np.isnan(in_b))
+    unlike: NDArray[np.bool_] = other & ~(np.isnan(in_a) & np.isnan(in_b))
+    return unlike
 
 
 def _first(a: Tensor, b: Tensor, flat: int) -> First:
@@ -227,16 +228,16 @@ def _blocks(rows: int, width: int) -> Iterator[tuple[slice, slice]]:
 
 
 def _cosine(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    dot, in_a, in_b, _ = sums
+    dot, in_a, in_b = sums[:3]
     norms = np.sqrt(in_a) * np.sqrt(in_b)
     zero = norms == 0
     found = np.where(zero, (in_a == 0) & (in_b == 0), dot / np.where(zero, 1, norms))
-    return np.clip(found, -1.0, 1.0)  # rounding may leave it
+    return np.asarray(np.clip(found, -1.0, 1.0))  # rounding may leave it
 
 
 def _rel_l2(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    _, in_a, _, apart = sums
-    return np.sqrt(apart) / np.sqrt(np.where(in_a == 0, 1, in_a))  # apart is 0 where a is
+    in_a, apart = sums[1], sums[3]
+    return np.asarray(np.sqrt(apart) / np.sqrt(np.where(in_a == 0, 1, in_a)))  # apart is 0 there
 
 
 def _measure(whole: NDArray[np.float64] | None, by_row: NDArray[np.float64], worst: Any) -> Measure:

@@ -1,0 +1,284 @@
+"""What the gate tries: every case as data, by family, kind and what it varies.
+
+In: families, and whether it should be quick. Out: `Case`s, those with the same settings together,
+so that a processor is built once. A case costs nothing until its media are made. Sizes of the
+models' own grid: Qwen3-VL resizes to multiples of 32, Gemma 4 of 48.
+
+`quick` is a subset that takes seconds: every kind of variation, on small media.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from mmload.parity.media import FORMS, FRAMES, Content, Medium
+from mmload.processors.base import FAMILIES, Preset
+
+Kind = Literal["image", "video"]
+KINDS: Final[tuple[Kind, ...]] = ("image", "video")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a processor. `varies` is what it is there for, `quick` whether it is small."""
+
+    family: str
+    kind: Kind
+    varies: str
+    media: tuple[Medium, ...]
+    preset: Preset = "hub"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    sampling: float | None = None  # do_sample_frames, with clips of this many frames a second
+    quick: bool = False
+
+    @property
+    def name(self) -> str:
+        """The same for no other case."""
+        media = " + ".join(medium.words for medium in self.media)
+        words = [f"{self.family} {self.kind}: {media}"]
+        words += [f"preset {self.preset}"] if self.preset != "hub" else []
+        words += [f"{key}={value}" for key, value in self.settings.items()]
+        words += [f"sampled at {self.sampling:g} frames/s"] if self.sampling is not None else []
+        return ", ".join(words)
+
+    @property
+    def configuration(self) -> tuple[str, Kind, Preset, str]:
+        """Equal for cases that one processor can serve."""
+        return self.family, self.kind, self.preset, repr(sorted(self.settings.items()))
+
+
+def cases(families: Sequence[str] = FAMILIES, *, quick: bool = False) -> list[Case]:
+    """The matrix, in the order in which it is run."""
+    made = [case for family in families for kind in KINDS for case in _of(family, kind)]
+    wanted = list({case.name: case for case in made if case.quick or not quick}.values())
+    first: dict[Any, int] = {}
+    for place, case in enumerate(wanted):
+        first.setdefault(case.configuration, place)
+    return sorted(wanted, key=lambda case: first[case.configuration])
+
+
+def _of(family: str, kind: Kind) -> Iterator[Case]:
+    for varies, cases_of in _VARIATIONS.items():
+        for number, given in enumerate(cases_of(family, kind)):
+            quick = given.pop("quick", number == 0)
+            yield Case(family, kind, varies, quick=quick, **given)
+
+
+# -- sizes ---------------------------------------------------------------------------------------
+
+_EXACT: Final = ((32, 32), (64, 96), (96, 48), (256, 256), (512, 512), (864, 480), (960, 528))
+_ODD: Final = ((854, 480), (853, 479), (641, 361), (333, 777), (100, 75), (97, 131), (1279, 719))
+_HALF: Final = ((48, 80), (80, 48), (144, 112), (272, 240))  # x.5 multiples: half to even
+_TINY: Final = ((1, 1), (2, 2), (3, 3), (5, 7), (31, 33), (16, 16), (40, 20), (47, 49))
+# 1, 3 and 4 rows or columns can be taken for channels; 200:1 is the most that Qwen3-VL takes
+_NARROW: Final = (
+    *((width, height) for width in (1, 3, 4, 10) for height in (1, 3, 4, 10) if width != height),
+    *((2000, 10), (10, 2000), (6400, 32), (32, 6400), (3000, 40), (40, 3000), (1, 200), (200, 1)),
+)
+_REFUSED: Final = ((2010, 10), (10, 2010), (6432, 32), (201, 1), (1, 201))
+_QUICK_SIZES: Final = {(64, 96), (97, 131), (48, 80), (3, 3), (5, 7), (10, 3), (200, 1), (201, 1)}
+_LARGE: Final = ((1920, 1080), (1080, 1920), (2560, 1440), (4032, 3024))
+_HUGE: Final = ((8192, 6144), (16384, 1024))
+
+
+def _frames(kind: Kind, frames: int) -> int | None:
+    return frames if kind == "video" else None
+
+
+def _sizes(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
+    for width, height in (*_EXACT, *_ODD, *_HALF, *_TINY, *_NARROW, *_REFUSED):
+        medium = Medium(width, height, _frames(kind, 3))
+        yield {"media": (medium,), "quick": (width, height) in _QUICK_SIZES}
+    contents: tuple[Content, ...] = ("smooth", "checker")
+    for (width, height), content in itertools.product(
+        ((854, 480), (97, 131), (512, 512), (40, 20)), contents
+    ):
+        medium = Medium(width, height, _frames(kind, 2), content=content)
+        yield {"media": (medium,), "quick": width == 97}
+
+
+def _huge(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
+    for width, height in _LARGE:
+        yield {"media": (Medium(width, height, _frames(kind, 2)),), "quick": False}
+    if kind == "image":
+        for width, height in _HUGE:
+            yield {"media": (Medium(width, height),), "quick": False}
+    else:
+        for medium in (Medium(1920, 1080, 16), Medium(854, 480, 64), Medium(640, 360, 129)):
+            yield {"media": (medium,), "quick": False}
+
+
+def _counts(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
+    """How many frames a clip has."""
+    if kind == "image":
+        return
+    for frames, (width, height) in itertools.product(
+        (1, 2, 3, 5, 6, 7, 15, 16), ((64, 96), (97, 131), (854, 480))
+    ):
+        small = width == 97 and frames in (1, 2, 3, 6, 15)
+        yield {"media": (Medium(width, height, frames),), "quick": small}
+
+
+# -- forms ---------------------------------------------------------------------------------------
+
+
+def _forms(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
+    lists = [form + FRAMES for form in FORMS]
+    forms = list(FORMS) if kind == "image" else [*FORMS, *lists]
+    for form, (width, height, frames) in itertools.product(
+        forms, ((97, 131, 3), (864, 480, 2), (10, 40, 4))
+    ):
+        if form == "pil" and kind == "video":
+            continue  # Pillow has no clips
+        medium = Medium(width, height, _frames(kind, frames), form)
+        yield {"media": (medium,), "quick": width == 97}
+
+
+def _modes(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
+    """Grey, transparent and palette pictures, as stock treats them."""
+    arrays = [
+        *itertools.product(("numpy", "torch", "numpy first", "torch first"), ("RGBA", "L")),
+        *itertools.product(("numpy", "torch"), ("HW",)),
+    ]
+    pictures = [("pil", mode) for mode in ("L", "LA", "RGBA", "P", "1", "CMYK", "YCbCr")]
+    if kind == "video":
+        arrays += [(form + FRAMES, mode) for form, mode in arrays if form in ("numpy", "torch")]
+        pictures = [(form + FRAMES, mode) for form, mode in pictures]
+    for (form, mode), (width, height) in itertools.product(
+        (*arrays, *pictures), ((97, 131), (192, 96))
+    ):
+        medium = Medium(width, height, _frames(kind, 3), form, mode)
+        yield {"media": (medium,), "quick": width == 97 and mode in ("RGBA", "L", "HW")}
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+_CLIP: Final = {
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
+_BOTH: Final[tuple[dict[str, Any], ...]] = (
+    _CLIP,
+    {"image_mean": [0.5, 0.25, 0.125], "image_std": [1.0, 0.3, 0.7]},
+    {"do_normalize": False},
+    {"do_normalize": True, **_CLIP},
+    {"do_rescale": False},
+    {"do_rescale": False, "do_normalize": False},
+    {"rescale_factor": 1 / 127.5},
+    {"do_resize": False},
+    {"do_convert_rgb": False},
+    {"resample": 2},  # bilinear
+    {"resample": 0},  # nearest
+    {"patch_size": 14},
+    {"patch_size": 8},
+)
+_OF_FAMILY: Final[dict[str, tuple[dict[str, Any], ...]]] = {
+    "qwen3-vl": (
+        {"size": {"shortest_edge": 4096, "longest_edge": 50_000}},
+        {"size": {"shortest_edge": 1_000_000, "longest_edge": 4_000_000}},
+        {"size": {"shortest_edge": 1, "longest_edge": 1024}},
+        {"merge_size": 1},
+        {"merge_size": 3},
+        {"merge_size": 4},
+        {"patch_size": 14, "merge_size": 3, "temporal_patch_size": 3},
+        {"temporal_patch_size": 1},
+        {"temporal_patch_size": 3},
+        {"temporal_patch_size": 4},
+    ),
+    "gemma-4": (
+        *({"max_soft_tokens": budget} for budget in (70, 140, 280, 560, 1120)),
+        {"max_soft_tokens": 100},  # refused
+        {"pooling_kernel_size": 2},
+        {"pooling_kernel_size": 1, "patch_size": 32},
+        {"patch_size": 14, "pooling_kernel_size": 4, "max_soft_tokens": 140},
+    ),
+}
+_OF_VIDEO: Final[dict[str, tuple[dict[str, Any], ...]]] = {
+    "qwen3-vl": (
+        {"cap_pixels_per_frame": True},
+        {"cap_pixels_per_frame": True, "max_video_tokens": 16},
+        {"cap_pixels_per_frame": False},
+    ),
+    "gemma-4": (),
+}
+_QUICK_SETTINGS: Final[tuple[dict[str, Any], ...]] = (
+    _CLIP,
+    _OF_FAMILY["qwen3-vl"][0],
+    {"patch_size": 14},
+    {"do_resize": False},
+    {"max_soft_tokens": 140},
+)
+
+
+def _settings(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
+    more = _OF_VIDEO[family] if kind == "video" else ()
+    # multiples of every grid above, an odd size, and one that the limits above enlarge or shrink
+    media = (Medium(672, 336, _frames(kind, 2)), Medium(97, 131, _frames(kind, 3)))
+    large = Medium(854, 480, _frames(kind, 6))
+    for settings in (*_BOTH, *_OF_FAMILY[family], *more):
+        for medium in (*media, large):
+            quick = settings in _QUICK_SETTINGS and medium is media[1]
+            yield {"media": (medium,), "settings": settings, "quick": quick}
+    transparent = Medium(192, 96, _frames(kind, 2), mode="RGBA")
+    yield {"media": (transparent,), "settings": {"do_convert_rgb": False}, "quick": False}
+    for medium in (
+        *media,
+        large,
+        Medium(5, 7, _frames(kind, 2)),
+        Medium(10, 201, _frames(kind, 2)),
+    ):
+        yield {"media": (medium,), "preset": "class", "quick": medium is media[1]}
+
+
+# -- several media, and sampling -----------------------------------------------------------------
+
+
+def _several(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
+    def media(*sizes: tuple[int, int, int], forms: Sequence[str] = ("numpy",)) -> dict[str, Any]:
+        turns = zip(sizes, itertools.cycle(forms), strict=False)
+        made = (Medium(w, h, _frames(kind, frames), form) for (w, h, frames), form in turns)
+        return {"media": tuple(made)}
+
+    same, other, third = (97, 131, 3), (131, 97, 2), (192, 96, 6)
+    yield {**media(same, same), "quick": True}
+    yield {**media(same, other, third, same), "quick": True}
+    yield {**media(*[same] * 7), "quick": False}
+    yield {**media(other, (193, 97, 6), third), "quick": False}  # not alike, alike when resized
+    yield {**media(same, (97, 131, 4)), "quick": False}  # frames are all that differs
+    yield {**media(same, (5, 7, 2), (854, 480, 2)), "quick": False}
+    yield {**media(same, (2010, 10, 2)), "quick": True}  # one of them is refused
+    yield {**media(third, (64, 96, 1)), "quick": False}
+    yield {**media(same, other, forms=("numpy", "torch")), "quick": False}
+    # clips: stock takes the order of axes from the first one for all of them
+    yield {**media(same, other, forms=("numpy", "numpy first")), "quick": True}
+    yield {**media(same, same, forms=("numpy first", "numpy")), "quick": False}
+    if kind == "image":
+        yield {**media(same, third, same, forms=("pil", "torch permuted", "numpy")), "quick": True}
+    yield {"media": (), "quick": False}
+
+
+def _sampling(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
+    if kind == "image":
+        return
+    for frames, rate in itertools.product((1, 2, 6, 15, 16, 32, 40, 100), (24.0, 2.0, 29.97)):
+        medium = Medium(100, 75, frames)
+        quick = (frames, rate) in ((15, 24.0), (40, 24.0))
+        yield {"media": (medium,), "sampling": rate, "quick": quick}
+    for form in ("torch first", "numpy frames", "pil frames"):
+        medium = Medium(100, 75, 40, form)
+        yield {"media": (medium,), "sampling": 24.0, "quick": form == "pil frames"}
+    two = (Medium(100, 75, 40), Medium(97, 131, 64))
+    yield {"media": two, "sampling": 24.0, "quick": False}
+
+
+_VARIATIONS: Final = {
+    "size": _sizes,
+    "frames": _counts,
+    "form": _forms,
+    "mode": _modes,
+    "several": _several,
+    "sampling": _sampling,
+    "settings": _settings,
+    "huge": _huge,
+}
