@@ -7,7 +7,6 @@ processors as long as the settings stay the same, and one case's media and outpu
 """
 
 import enum
-import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -121,7 +120,6 @@ def _case(case: Case, cores: Sequence[Core], processors: _Processors) -> Iterato
             found = msgspec.structs.replace(found, outcome=Outcome.differs, reason=words)
         del first, second  # the buffers go back before the next call
         yield found
-    gc.collect()
 
 
 def _call(processor: MediaProcessor | Refused, case: Case, given: Sequence[Any]) -> Output:
