@@ -13,15 +13,15 @@ from mmload.errors import ThresholdFailed, UsageError
 from mmload.parity import document, files, gate, matrix
 from mmload.parity.document import Bounds
 from mmload.parity.tensors import compare
-from mmload.processors.base import FAMILIES, Core
+from mmload.processors.base import FAMILIES, Core, MediaProcessor, Which
 from mmload.report.parity import render
 
-CORES: Final[tuple[Core, ...]] = ("torch", "numba")
+CORES: Final[tuple[Core, ...]] = ("auto", "torch")
 
 
 def parity(
     a: Annotated[Path | None, Parameter(help="A file of tensors, .npz or .safetensors.")] = None,
-    b: Annotated[Path | None, Parameter(help="The file to hold against it.")] = None,
+    b: Annotated[Path | None, Parameter(help="The file to compare with it.")] = None,
     /,
     *,
     family: Annotated[
@@ -29,7 +29,10 @@ def parity(
     ] = ",".join(FAMILIES),
     core: Annotated[
         str | None,
-        Parameter(help="Owned cores to check: torch, numba (all there are).", group="Processors"),
+        Parameter(
+            help="Owned cores: auto (compiled where that is possible), torch; or both.",
+            group="Processors",
+        ),
     ] = None,
     quick: Annotated[
         bool,
@@ -63,7 +66,7 @@ def parity(
         found = _processors(_families(family), _cores(core), quick)
     else:
         if b is None:
-            raise UsageError(f"{a}: one file has nothing to be held against", "name two files")
+            raise UsageError(f"{a}: there is nothing to compare it with", "name two files")
         if quick or core is not None or family != ",".join(FAMILIES):
             raise UsageError("--family, --core, --quick: are for processors", "leave them out")
         bounds = _bounds(min_cosine, max_rel_l2)
@@ -85,7 +88,7 @@ def _processors(families: Sequence[str], cores: Sequence[Core], quick: bool) -> 
     cases = matrix.cases(families, quick=quick)
     described: dict[str, Any] = {}
 
-    def build(which: Any, case: matrix.Case, core: Core) -> Any:
+    def build(which: Which, case: matrix.Case, core: Core) -> MediaProcessor:
         made = gate.build(which, case, core)
         if which == "owned" and not case.settings and case.preset == "hub":
             described.setdefault(f"{case.family}, {core}", made.describe())
@@ -120,8 +123,8 @@ def _families(text: str) -> list[str]:
 
 
 def _cores(text: str | None) -> list[Core]:
-    if text is None:
-        return [core for core in CORES if core != "numba" or find_spec("numba")]
+    if text is None:  # without Numba they are the same
+        return list(CORES) if find_spec("numba") else ["auto"]
     wanted = [part.strip() for part in text.split(",")]
     for core in wanted:
         if core not in CORES:

@@ -133,6 +133,7 @@ def of_gate(
         "checks": len(results),
         "counts": {outcome.value: counts[outcome] for outcome in Outcome},
         "table": _table(results),
+        "served": dict(Counter(one.core for one in results if one.core).most_common()),
         "fallbacks": _reasons(results, Outcome.fell_back),
         "refusals": _reasons(results, Outcome.refused),
         "differences": [

@@ -7,8 +7,10 @@ processors as long as the settings stay the same, and one case's media and outpu
 """
 
 import enum
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -95,7 +97,8 @@ class _Processors:
             self._configuration = case.configuration
         if (which, core) not in self._held:
             try:
-                self._held[which, core] = self._build(which, case, core)
+                with _quiet():
+                    self._held[which, core] = self._build(which, case, core)
             except Exception as error:
                 if not case.settings:  # nothing that the case asks for can be the reason
                     raise
@@ -125,8 +128,7 @@ def _case(case: Case, cores: Sequence[Core], processors: _Processors) -> Iterato
 def _call(processor: MediaProcessor | Refused, case: Case, given: Sequence[Any]) -> Output:
     if isinstance(processor, Refused):
         return processor
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch, on arrays that cannot be written
+    with _quiet():
         try:
             if case.kind == "image":
                 return processor.images(given)
@@ -138,6 +140,19 @@ def _call(processor: MediaProcessor | Refused, case: Case, given: Sequence[Any])
             return processor.videos(given, do_sample_frames=True, metadata=facts)
         except Exception as error:
             return _refused(error)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps back what torch and transformers say of odd shapes and read-only arrays."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _refused(error: Exception) -> Refused:

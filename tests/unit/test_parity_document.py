@@ -94,14 +94,14 @@ def test_missing_tensors_and_other_types_in_words() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["a.npz"], "one file has nothing to be held against"),
+        (["a.npz"], "there is nothing to compare it with"),
         (["a.npz", "b.npz", "--quick"], "are for processors"),
         (["a.npz", "b.npz", "--min-cosine", "2"], "must be from -1 to 1"),
         (["a.npz", "b.npz", "--max-rel-l2", "nan"], "must not be negative"),
         (["a.npz", "b.npz"], "a.npz: No such file"),
         (["--min-cosine", "0.9"], "processors have to be identical"),
         (["--family", "gemma-9"], "mmload owns qwen3-vl, gemma-4"),
-        (["--core", "cuda"], "mmload has torch, numba"),
+        (["--core", "cuda"], "mmload has auto, torch"),
     ],
 )
 def test_bad_arguments(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
