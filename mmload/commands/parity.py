@@ -30,13 +30,17 @@ def parity(
     core: Annotated[
         str | None,
         Parameter(
-            help="Owned cores: auto (compiled where that is possible), torch; or both.",
+            help="Owned cores: auto (compiled where that is possible), torch. Default: both.",
             group="Processors",
         ),
     ] = None,
     quick: Annotated[
         bool,
-        Parameter(help="A small matrix, in seconds.", negative=(), group="Processors"),
+        Parameter(
+            help="A small matrix and the core that users get, in seconds.",
+            negative=(),
+            group="Processors",
+        ),
     ] = False,
     min_cosine: Annotated[
         float | None,
@@ -63,7 +67,7 @@ def parity(
                 "--min-cosine, --max-rel-l2: processors have to be identical",
                 "name two files, or leave the bounds out",
             )
-        found = _processors(_families(family), _cores(core), quick)
+        found = _processors(_families(family), _cores(core, quick), quick)
     else:
         if b is None:
             raise UsageError(f"{a}: there is nothing to compare it with", "name two files")
@@ -122,9 +126,9 @@ def _families(text: str) -> list[str]:
     return list(dict.fromkeys(wanted))
 
 
-def _cores(text: str | None) -> list[Core]:
+def _cores(text: str | None, quick: bool) -> list[Core]:
     if text is None:  # without Numba they are the same
-        return list(CORES) if find_spec("numba") else ["auto"]
+        return list(CORES) if find_spec("numba") and not quick else ["auto"]
     wanted = [part.strip() for part in text.split(",")]
     for core in wanted:
         if core not in CORES:

@@ -123,6 +123,16 @@ def _counts(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
 # -- forms ---------------------------------------------------------------------------------------
 
 
+_QUICK_FORMS: Final = {
+    *("numpy", "numpy first", "numpy read-only", "numpy float", "torch", "torch permuted", "pil"),
+    *(form + FRAMES for form in ("numpy", "torch first", "pil")),
+}
+_QUICK_MODES: Final = {
+    *(("numpy", "RGBA"), ("torch first", "L"), ("numpy", "HW"), ("pil", "L")),
+    *((form + FRAMES, mode) for form, mode in (("numpy", "RGBA"), ("pil", "L"))),
+}
+
+
 def _forms(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
     lists = [form + FRAMES for form in FORMS]
     forms = list(FORMS) if kind == "image" else [*FORMS, *lists]
@@ -132,7 +142,7 @@ def _forms(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
         if form == "pil" and kind == "video":
             continue  # Pillow has no clips
         medium = Medium(width, height, _frames(kind, frames), form)
-        yield {"media": (medium,), "quick": width == 97}
+        yield {"media": (medium,), "quick": width == 97 and form in _QUICK_FORMS}
 
 
 def _modes(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
@@ -149,7 +159,7 @@ def _modes(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
         (*arrays, *pictures), ((97, 131), (192, 96))
     ):
         medium = Medium(width, height, _frames(kind, 3), form, mode)
-        yield {"media": (medium,), "quick": width == 97 and mode in ("RGBA", "L", "HW")}
+        yield {"media": (medium,), "quick": width == 97 and (form, mode) in _QUICK_MODES}
 
 
 # -- settings ------------------------------------------------------------------------------------
