@@ -61,9 +61,15 @@ Build = Callable[[Which, Case, Core], MediaProcessor]
 
 def build(which: Which, case: Case, core: Core) -> MediaProcessor:
     """The processor of a case. Raises UsageError without the extra `[hf]`."""
-    image = case.settings if case.kind == "image" else {}
-    video = case.settings if case.kind == "video" else {}
-    return load(which, case.family, image=image, video=video, preset=case.preset, core=core)
+    settings = case.settings_of
+    return load(
+        which,
+        case.family,
+        image=settings["image"],
+        video=settings["video"],
+        preset=case.preset,
+        core=core,
+    )
 
 
 def machine() -> dict[str, Any]:
@@ -208,8 +214,9 @@ def _unlike(stock: Processed, owned: Processed) -> str:
         other = owned.tensors.get(name, value)
         if type(other) is not type(value):
             return f"{name} is a {type(other).__name__}, stock's a {type(value).__name__}"
-        if hasattr(value, "is_contiguous") and other.is_contiguous() != value.is_contiguous():
-            return f"{name} is not laid out in memory as stock's"
+        if hasattr(value, "stride") and other.shape == value.shape:
+            if other.stride() != value.stride():
+                return f"{name} has strides {other.stride()}, stock's {value.stride()}"
     return ""
 
 

@@ -29,6 +29,7 @@ class Case:
     media: tuple[Medium, ...]
     preset: Preset = "hub"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    alone: bool = False  # the other kind does not have these settings
     sampling: float | None = None  # do_sample_frames, with clips of this many frames a second
     quick: bool = False
 
@@ -43,9 +44,14 @@ class Case:
         return ", ".join(words)
 
     @property
-    def configuration(self) -> tuple[str, Kind, Preset, str]:
-        """Equal for cases that one processor can serve."""
-        return self.family, self.kind, self.preset, repr(sorted(self.settings.items()))
+    def configuration(self) -> tuple[str, Preset, str]:
+        """Equal for cases that one processor, of images and videos, can serve."""
+        return self.family, self.preset, repr(sorted(self.settings.items()))
+
+    @property
+    def settings_of(self) -> dict[Kind, Mapping[str, Any]]:
+        """What its processor is built with, by kind."""
+        return {kind: {} if self.alone and kind != self.kind else self.settings for kind in KINDS}
 
 
 def cases(families: Sequence[str] = FAMILIES, *, quick: bool = False) -> list[Case]:
@@ -229,7 +235,12 @@ def _settings(family: str, kind: Kind) -> Iterator[dict[str, Any]]:
     for settings in (*_BOTH, *_OF_FAMILY[family], *more):
         for medium in (*media, large):
             quick = settings in _QUICK_SETTINGS and medium is media[1]
-            yield {"media": (medium,), "settings": settings, "quick": quick}
+            yield {
+                "media": (medium,),
+                "settings": settings,
+                "alone": settings in more,
+                "quick": quick,
+            }
     transparent = Medium(192, 96, _frames(kind, 2), mode="RGBA")
     yield {"media": (transparent,), "settings": {"do_convert_rgb": False}, "quick": False}
     for medium in (

@@ -96,8 +96,9 @@ def of_array(array: NDArray[Any]) -> Tensor:
 def values(tensor: Tensor, part: NDArray[Any]) -> NDArray[np.float64]:
     """A part of the tensor's bits as float64."""
     if tensor.dtype == BFLOAT16:  # the upper half of a float32
-        return (part.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return part.astype(np.float64)
+        part = (part.astype(np.uint32) << 16).view(np.float32)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        return part.astype(np.float64)
 
 
 def compare(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> list[Compared]:

@@ -1,6 +1,7 @@
 """The result as JSON, as text, and as an exit code."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,17 @@ def test_missing_tensors_and_other_types_in_words() -> None:
 def test_bad_arguments(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["parity", *arguments]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_the_gate_names_the_extra_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in [name for name in sys.modules if name.startswith("mmload.processors.")]:
+        if module != "mmload.processors.base":
+            monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    assert call(["parity", "--quick"]) == 2
+    assert "pip install 'mmload[hf]'" in capsys.readouterr().err
 
 
 def gate_document(*changes: Any) -> dict[str, Any]:
