@@ -15,6 +15,7 @@ from mmload.parity.document import Bounds
 from mmload.parity.tensors import compare
 from mmload.processors.base import FAMILIES, Core, MediaProcessor, Which
 from mmload.report.parity import render
+from mmload.rundir import machine_facts
 
 CORES: Final[tuple[Core, ...]] = ("auto", "torch")
 
@@ -99,10 +100,11 @@ def _processors(families: Sequence[str], cores: Sequence[Core], quick: bool) -> 
         return made
 
     results = list(_told(gate.run(cases, cores, build), len(cases) * len(cores)))
+    facts = machine_facts()
     return document.of_gate(
         results,
         matrix="quick" if quick else "full",
-        machine=gate.machine(),
+        machine={**gate.machine(), "cpu": facts["cpu"], "cores": facts["cores"]},
         processors=described,
     )
 
