@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mmload import __version__
-from mmload.parity.gate import CaseResult, Outcome
+from mmload.parity.gate import STOCK, CaseResult, Outcome
 from mmload.parity.tensors import Compared
 
 SCHEMA: Final = 1
@@ -120,7 +120,8 @@ def of_gate(
     """`matrix`: "full" or "quick". `processors`: what owned ones say of themselves, by name."""
     results = list(results)
     counts = Counter(one.outcome for one in results)
-    verdict = _gate_verdict(counts)
+    at_work = any(one.core not in ("", STOCK) for one in results)
+    verdict = _gate_verdict(counts, at_work)
     return {
         "schema": SCHEMA,
         "mmload": __version__,
@@ -128,7 +129,7 @@ def of_gate(
         "verdict": verdict,
         "passed": verdict == "IDENTICAL",
         "identical": not counts[Outcome.differs],
-        "sentence": _gate_sentence(results, counts),
+        "sentence": _gate_sentence(counts, at_work),
         "matrix": matrix,
         "checks": len(results),
         "counts": {outcome.value: counts[outcome] for outcome in Outcome},
@@ -160,13 +161,13 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def _gate_verdict(counts: Mapping[Outcome, int]) -> str:
+def _gate_verdict(counts: Mapping[Outcome, int], at_work: bool) -> str:
     if counts[Outcome.differs]:
         return "DIFFERS"
-    return "IDENTICAL" if counts[Outcome.identical] else "NOT TESTED"
+    return "IDENTICAL" if at_work else "NOT TESTED"
 
 
-def _gate_sentence(results: Sequence[CaseResult], counts: Mapping[Outcome, int]) -> str:
+def _gate_sentence(counts: Mapping[Outcome, int], at_work: bool) -> str:
     words = {
         Outcome.differs: "different",
         Outcome.identical: "made by an owned core, every bit as stock",
@@ -174,9 +175,9 @@ def _gate_sentence(results: Sequence[CaseResult], counts: Mapping[Outcome, int])
         Outcome.refused: "refused by both",
     }
     parts = [f"{counts[outcome]:,} {word}" for outcome, word in words.items() if counts[outcome]]
-    total = len(results)
+    total = sum(counts.values())
     sentence = f"{total:,} check{'' if total == 1 else 's'}: {', '.join(parts)}."
-    return sentence if counts[Outcome.identical] else f"{sentence} No owned core was at work."
+    return sentence if at_work else f"{sentence} No owned core was at work."
 
 
 def _table(results: Sequence[CaseResult]) -> list[dict[str, Any]]:

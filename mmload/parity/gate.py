@@ -22,6 +22,7 @@ from mmload.parity.tensors import BFLOAT16, Compared, Tensor, compare, of_array
 from mmload.processors.base import Core, MediaProcessor, Processed, Which, load
 
 SEED: Final = 20_261_129
+STOCK: Final = "stock"  # as `Processed.core` has it
 
 
 class Outcome(enum.StrEnum):
@@ -119,7 +120,7 @@ def _case(case: Case, cores: Sequence[Core], processors: _Processors) -> Iterato
     for core in cores:
         owned = processors.get("owned", case, core)
         first = _call(owned, case, given)
-        by_owned = isinstance(first, Processed) and first.core != "stock"
+        by_owned = isinstance(first, Processed) and first.core != STOCK
         second = _call(owned, case, given) if by_owned else first
         found = _judge(case, core, stock, first)
         again = _judge(case, core, stock, second) if by_owned else found
@@ -190,7 +191,7 @@ def _judge(case: Case, asked: Core, stock: Output, owned: Output) -> CaseResult:
         return made(Outcome.differs, ", ".join(one.name for one in apart), apart)
     if owned.fallback:
         return made(Outcome.fell_back, owned.fallback)
-    if owned.core == "stock":
+    if owned.core == STOCK:
         return made(Outcome.differs, "stock served it, and no reason is given")
     return made(Outcome.identical)
 

@@ -1,6 +1,6 @@
 """The result of `mmload parity` as text: the verdict first, then tables, then every difference.
 
-In: an object of docs/parity.md. Out: plain lines of at most 80 columns, names of cases and tensors
+In: an object of docs/parity.md. Out: plain lines of at most 80 columns, names of tensors and files
 excepted, which are never cut.
 """
 
@@ -59,11 +59,26 @@ def _differences(differences: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if differences:
         yield from ("", "Differences")
     for one in differences[:SHOWN]:
-        yield f"  {visible(one['name'])} (core {one['asked_core']})"
-        yield f"    {visible(one['reason'])}"
+        yield _filled(f"{one['name']} (core {one['asked_core']})", 2)
+        if one["reason"] != ", ".join(tensor["name"] for tensor in one["tensors"]):
+            yield _filled(one["reason"], 4)
         for tensor in one["tensors"]:
-            yield f"    {tensor['name']}: {_apart(tensor)}"
+            yield _filled(f"{tensor['name']}: {_apart(tensor)}", 4)
     yield from _more(len(differences))
+
+
+def _filled(text: str, indent: int) -> str:
+    """One paragraph; what follows its first line stands two further in."""
+    first, rest = " " * indent, " " * (indent + 2)
+    words = visible(text)
+    return fill(
+        words,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _apart(tensor: Mapping[str, Any]) -> str:
@@ -78,7 +93,8 @@ def _apart(tensor: Mapping[str, Any]) -> str:
     first = tensor["first"]
     words = (
         f"{tensor['differing']:,} of {tensor['elements']:,} elements, first at {first['index']}:"
-        f" {first['a']} by stock, {first['b']} by owned; largest difference {tensor['max_abs']}"
+        f" {first['a']} by stock, {first['b']} by owned; largest difference"
+        f" {_small(tensor['max_abs'])}"
     )
     return words if dtypes[0] == dtypes[1] else f"{words}; {dtypes[0]} and {dtypes[1]}"
 
