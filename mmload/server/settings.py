@@ -86,7 +86,8 @@ class ServerSettings(BaseModel):
         default=0, description="Seed of the tiny model's random weights (0)."
     )
     engine_threads: Threads | None = Field(
-        default=None, description="Torch's threads in --engine torch (one a core; 1 for the tiny model)."
+        default=None,
+        description="Torch's threads in --engine torch (one a core; 1 for the tiny model).",
     )
     encoder_device: Literal["auto", "cpu"] = Field(
         default="auto",
