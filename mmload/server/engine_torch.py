@@ -174,7 +174,7 @@ class TorchEngine:
         decoding = self._model.prefill(inputs, features)
         del features
         pending = deque([(Pending(decoding.token), timeline.mark())])
-        facts = {"pool_width": 1, "threads": self._threads, "prompt_tokens": len(inputs.ids)}
+        facts = {**_width(), "prompt_tokens": len(inputs.ids)}
         done.append(_Stretch("prefill", timeline, begun, pending[0][1], facts))
         self._decode(sequence, decoding, pending, done)
 
@@ -184,7 +184,7 @@ class TorchEngine:
         self._enter(sequence, "encoder")
         begun = timeline.mark()
         found = self._cache.find(medium.key)
-        facts: dict[str, Any] = {"pool_width": 1, "threads": self._threads}
+        facts: dict[str, Any] = _width()
         if self._caching:
             kind = "hits" if found is not None else "misses"
             self._metrics.count(f"embedding_cache_{kind}", f"Media, {kind} of the encoder's cache.")
@@ -228,7 +228,7 @@ class TorchEngine:
             if ended or number == work.output_tokens:
                 break
         if number > 1:
-            facts = {"pool_width": 1, "threads": self._threads, "steps": number - 1}
+            facts = {**_width(), "steps": number - 1}
             done.append(_Stretch("decode", timeline, first, last, facts))
 
     def _withdrawn(self, sequence: _Sequence) -> bool:
@@ -257,3 +257,8 @@ class TorchEngine:
         if device == "cuda":
             return CudaTimeline(torch.cuda, self._clock)
         return HostTimeline(self._clock)
+
+
+def _width() -> dict[str, int]:
+    """One request at a time, on as many threads as torch really has here."""
+    return {"pool_width": 1, "threads": torch.get_num_threads()}

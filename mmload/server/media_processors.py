@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 import cv2
 import numpy as np
 
-from mmload.errors import UsageError
 from mmload.processors import base, qwen3vl_numpy
 from mmload.processors.arithmetic import (
     IMAGE_LIMITS,
@@ -118,6 +117,7 @@ class HfProcessor:
             image=_image_values(settings),
             threads=settings.omp_threads,
         )
+        self._own_threads: int | None = self._processor.describe().get("threads")
         self._threads = torch_threads(settings)
         self._layout = layout
         self._metrics = metrics
@@ -133,6 +133,8 @@ class HfProcessor:
         import torch
 
         facts: dict[str, Any] = {"processor": self._name, "threads": torch.get_num_threads()}
+        if self._own_threads is not None:  # it keeps threads of its own, whatever torch has
+            facts["torch_threads"], facts["threads"] = facts["threads"], self._own_threads
         found: dict[int, Medium] = {}
         fallbacks: list[str] = []
         for kind in ("image", "video"):
@@ -151,7 +153,9 @@ class HfProcessor:
         return Done([found[i] for i in range(len(media))], facts)
 
     def describe(self) -> dict[str, Any]:
-        return {"processor_is": self._processor.describe()}
+        said = self._processor.describe()
+        names = ("torch", "transformers", "image_core", "video_core")
+        return {name: said[name] for name in names if name in said}
 
     def _call(self, kind: MediaKind, media: Sequence[Decoded]) -> base.Processed:
         try:
@@ -207,14 +211,8 @@ def content_key(decoded: Decoded) -> bytes:
 
 
 def soft_tokens(max_tokens: int) -> int:
-    """Gemma 4's largest budget for an image that is within `max_tokens` and not over its own."""
-    fitting = [b for b in GEMMA4_BUDGETS if b <= min(max_tokens, GEMMA4_IMAGE)]
-    if not fitting:
-        raise UsageError(
-            f"--max-image-tokens {max_tokens}: Gemma 4 spends at least {GEMMA4_BUDGETS[0]}",
-            f"allowed for it are {', '.join(map(str, GEMMA4_BUDGETS))}",
-        )
-    return max(fitting)
+    """Gemma 4's largest budget for an image within `max_tokens`, and not over the published one."""
+    return max(budget for budget in GEMMA4_BUDGETS if budget <= min(max_tokens, GEMMA4_IMAGE))
 
 
 def _image_values(settings: ServerSettings) -> dict[str, Any]:

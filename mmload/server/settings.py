@@ -1,6 +1,6 @@
 """Settings of the embedded server: one validated model behind `mmload serve` and its flags.
 
-No imports beyond pydantic's, so that OMP_NUM_THREADS can be set before numpy or OpenCV load.
+Nothing here imports numpy, OpenCV or torch, so that OMP_NUM_THREADS can be set before they load.
 """
 
 import importlib.util
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mmload.errors import UsageError
+from mmload.processors.families import GEMMA4_BUDGETS
 
 Threads = Annotated[int, Field(ge=1, le=256)]
 Count = Annotated[int, Field(ge=1)]
@@ -199,6 +200,12 @@ def check_settings(settings: ServerSettings) -> None:
         )
     if settings.model_family == "gemma-4" and engine == "torch":
         raise UsageError("--model-family gemma-4: --engine torch runs a Qwen3-VL", LEAVE_OUT)
+    most = settings.max_image_tokens
+    if settings.model_family == "gemma-4" and most is not None and most < GEMMA4_BUDGETS[0]:
+        raise UsageError(
+            f"--max-image-tokens {most}: Gemma 4 spends {GEMMA4_BUDGETS[0]} or more",
+            f"its budgets are {', '.join(map(str, GEMMA4_BUDGETS))}",
+        )
     if settings.model_path is not None and processor == "numpy":
         raise UsageError(
             "--model-path: the numpy processor resizes unlike a checkpoint expects it",
