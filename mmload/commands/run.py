@@ -16,7 +16,7 @@ from mmload.report.terminal import render
 from mmload.run import Options, Run
 from mmload.scenario import Scenario
 from mmload.scenario_file import load_scenario
-from mmload.server.settings import ServerSettings
+from mmload.server.settings import EMBEDDED_FAMILIES, ServerSettings
 from mmload.serving import ServerPlan
 from mmload.serving.flags import Launch, plan_from
 
@@ -31,7 +31,7 @@ EmbeddedFlags = flags_of(
     ServerSettings,
     "Embedded server (without a URL)",
     place=3,
-    leave_out=("host", "port", "model"),
+    leave_out=("host", "port", "model", "model-family"),  # the load's --model-family is for both
 )
 LaunchFlags = flags_of(Launch, "Server that mmload starts (embedded, or after --)", place=4)
 
@@ -61,13 +61,17 @@ def run(
     server, waits until /health or /v1/models is fine, traces it, and ends it with all that it
     started; its output is the run's server.log. It listens where its --port and --host say, or at
     the URL given; `{port}` in the command is a free port. `mmload run` alone starts the embedded
-    server: real HTTP, media decoding and preprocessing in front of a simulated accelerator.
+    server: real HTTP, media decoding and preprocessing in front of a simulated accelerator, or of
+    a real model (--engine torch).
     """
     flags = given(load)
     if url is not None:
         flags["url"] = url
     chosen = load_scenario(scenario, flags)
-    plan = plan_from(server_command, given(launch), given(embedded), chosen.url)
+    own = given(embedded)
+    if not server_command and chosen.url is None and chosen.model_family in EMBEDDED_FAMILIES:
+        own["model_family"] = chosen.model_family
+    plan = plan_from(server_command, given(launch), own, chosen.url)
     reach = reach_for(given(connection), plan)
     options = Options(reach=reach, server=plan, workers=load_workers(workers))
     one = Run(chosen, options, watcher(quiet=quiet or as_json))

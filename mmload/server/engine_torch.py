@@ -259,6 +259,6 @@ class TorchEngine:
         return HostTimeline(self._clock)
 
 
-def _width() -> dict[str, int]:
+def _width() -> dict[str, Any]:
     """One request at a time, on as many threads as torch really has here."""
-    return {"pool_width": 1, "threads": torch.get_num_threads()}
+    return {"pool_width": 1, "batched": False, "threads": torch.get_num_threads()}

@@ -9,6 +9,7 @@ Raises MediaError for media that the model refuses.
 import hashlib
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import cv2
@@ -24,6 +25,7 @@ from mmload.processors.arithmetic import (
     video_grid,
 )
 from mmload.processors.families import GEMMA4_BUDGETS, GEMMA4_IMAGE
+from mmload.server.checkpoint_files import Values, processor_values
 from mmload.server.inputs import Medium
 from mmload.server.media import Decoded
 from mmload.server.metrics import Metrics
@@ -49,12 +51,16 @@ class Processor(Protocol):
     def describe(self) -> dict[str, Any]: ...
 
 
-def image_limits(max_tokens: int | None) -> Limits:
-    """Qwen3-VL's limits on an image's pixels, with at most so many tokens."""
+def image_limits(max_tokens: int | None, own: Limits = IMAGE_LIMITS) -> Limits:
+    """Qwen3-VL's limits on an image's pixels, with at most so many tokens.
+
+    As the model's own rule has it, an image more than `max_tokens` times as long as wide may cost
+    more: it is never less than one token wide.
+    """
     if max_tokens is None:
-        return IMAGE_LIMITS
-    most = min(max_tokens * PIXELS_A_TOKEN, IMAGE_LIMITS.max_pixels)
-    return Limits(min(IMAGE_LIMITS.min_pixels, most), most)
+        return own
+    most = min(max_tokens * PIXELS_A_TOKEN, own.max_pixels)
+    return Limits(min(own.min_pixels, most), most)
 
 
 def qwen_grid(decoded: Decoded, limits: Limits) -> Grid:
@@ -111,10 +117,12 @@ class HfProcessor:
     ) -> None:
         assert settings.processor != "numpy"
         self._name = settings.processor
+        values = _values(settings)
         self._processor = base.load(
             settings.processor,
             settings.model_family,
-            image=_image_values(settings),
+            image=values["image"],
+            video=values["video"],
             threads=settings.omp_threads,
         )
         self._own_threads: int | None = self._processor.describe().get("threads")
@@ -215,12 +223,23 @@ def soft_tokens(max_tokens: int) -> int:
     return max(budget for budget in GEMMA4_BUDGETS if budget <= min(max_tokens, GEMMA4_IMAGE))
 
 
-def _image_values(settings: ServerSettings) -> dict[str, Any]:
-    """What of the image processor's configuration is not the published one."""
-    most = settings.max_image_tokens
+def _values(settings: ServerSettings) -> Values:
+    """What of the processor's configuration is not the published one."""
+    path, most = settings.model_path, settings.max_image_tokens
+    values: Values = {"image": {}, "video": {}} if path is None else processor_values(Path(path))
     if most is None:
-        return {}
+        return values
     if settings.model_family == "gemma-4":
-        return {"max_soft_tokens": soft_tokens(most)}
-    limits = image_limits(most)
-    return {"size": {"longest_edge": limits.max_pixels, "shortest_edge": limits.min_pixels}}
+        values["image"]["max_soft_tokens"] = soft_tokens(most)
+        return values
+    given = values["image"].get("size", {})
+    own = Limits(
+        given.get("shortest_edge", IMAGE_LIMITS.min_pixels),
+        given.get("longest_edge", IMAGE_LIMITS.max_pixels),
+    )
+    capped = image_limits(most, own)
+    values["image"]["size"] = {
+        "shortest_edge": capped.min_pixels,
+        "longest_edge": capped.max_pixels,
+    }
+    return values

@@ -32,6 +32,7 @@ UNUSED: Final = {
         *("decode_step_ms", "decode_ms_per_sequence", "max_batch"),
     },
 }
+EMBEDDED_FAMILIES: Final = ("qwen3-vl", "gemma-4")  # values of `model_family`
 LEAVE_OUT: Final = "leave out one of them"
 EXTRA: Final = "pip install 'mmload[hf]'"
 

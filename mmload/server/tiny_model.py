@@ -6,7 +6,8 @@ same seed gives the same weights. What it says means nothing: printable pieces o
 server's own tokenizer, never an end, so that the server ends its answers. Needs torch.
 """
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 from mmload.server.tokenizer import IMAGE_PAD, VIDEO_PAD, Tokenizer
 
@@ -16,7 +17,17 @@ HEAD: Final = 32  # of the text model; its rotary pairs are dealt to time, heigh
 SECTIONS: Final = (6, 5, 5)  # add up to HEAD / 2
 
 
-def tiny_config(tokenizer: Tokenizer) -> Any:
+class Vocabulary(Protocol):
+    """What the model has to know of its tokenizer."""
+
+    @property
+    def special(self) -> Mapping[str, int]: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+def tiny_config(tokenizer: Vocabulary) -> Any:
     """A `Qwen3VLConfig` for the tokenizer's ids."""
     from transformers import Qwen3VLConfig
 

@@ -64,7 +64,10 @@ def plan_from(
         return CommandPlan(argv=tuple(command), url=url, **how)
     if url is not None:
         return None
-    return EmbeddedPlan(settings=server_settings(embedded), **how)
+    settings = server_settings(embedded)
+    if settings.model_path is not None:
+        how.setdefault("ready_timeout_s", CommandPlan.ready_timeout_s)  # it reads a checkpoint
+    return EmbeddedPlan(settings=settings, **how)
 
 
 def launch_from(values: Mapping[str, Any]) -> Launch:

@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from transformers import Qwen3VLForConditionalGeneration
 
 from mmload.clock import MonotonicClock
 from mmload.processors.arithmetic import MediaKind
@@ -18,6 +21,8 @@ from mmload.server.metrics import Metrics
 from mmload.server.prompts import OwnPrompts
 from mmload.server.request import MediaPart, ServeRequest, Turn
 from mmload.server.settings import ServerSettings
+from mmload.server.tiny_model import tiny_config
+from mmload.server.tokenizer import SPECIAL
 from mmload.server.vision_language import VisionLanguageModel
 
 PROMPTS = OwnPrompts("qwen3-vl")
@@ -35,7 +40,7 @@ def inputs(text: str, *media: Decoded) -> ModelInputs:
     """A user's turn: the media, then the text. Hashed, for the cache."""
     settings = ServerSettings(engine="torch", embedding_cache=1)
     processor = NumpyProcessor(settings, PROMPTS.layout, keep_pixels=True)
-    parts = (*(MediaPart(one.kind) for one in media), text)
+    parts: tuple[str | MediaPart, ...] = (*(MediaPart(one.kind) for one in media), text)
     ids = PROMPTS.encode(ServeRequest("r", (Turn("user", parts),), 1), media)
     done = processor.process(media).media
     return ModelInputs(PROMPTS.finish(ids, done), done)
@@ -83,8 +88,6 @@ def texts(tokens: Sequence[Token]) -> list[str]:
 
 def generated(model: Any, asked: ModelInputs, most: int = 12) -> list[int]:
     """What transformers' own `generate` makes of the same prompt: the independent judge."""
-    import torch
-
     config = model.config
     ids = torch.tensor([asked.ids])
     kinds = (ids == config.image_token_id).int() + 2 * (ids == config.video_token_id).int()
@@ -105,3 +108,44 @@ def generated(model: Any, asked: ModelInputs, most: int = 12) -> list[int]:
         )
     answer: list[int] = out[0, ids.shape[1] :].tolist()
     return answer
+
+
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for c in m.content %}"
+    "{% if c.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+    "{% elif c.type == 'video' %}<|vision_start|><|video_pad|><|vision_end|>"
+    "{% else %}{{ c.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def write_checkpoint(folder: Path, seed: int = 5) -> None:
+    """A Qwen3-VL folder as one downloads it, but tiny: weights, a byte-level BPE, a template."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "n")]
+    vocabulary = [*alphabet, *(a + b for a, b in merges)]
+    bpe = Tokenizer(models.BPE({word: i for i, word in enumerate(vocabulary)}, merges))
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, chat_template=TEMPLATE)
+    tokenizer.add_special_tokens(
+        {"eos_token": "<|im_end|>", "additional_special_tokens": [*SPECIAL]}
+    )
+    tokenizer.save_pretrained(folder)
+    made = Tokens({mark: tokenizer.convert_tokens_to_ids(mark) for mark in SPECIAL}, len(tokenizer))
+    model = Qwen3VLForConditionalGeneration(tiny_config(made))
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.02, generator=generator)
+    model.save_pretrained(folder)
+
+
+class Tokens(NamedTuple):
+    """What `tiny_config` wants of a tokenizer."""
+
+    special: dict[str, int]
+    size: int

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+import torch
 
 from mmload.hook import spans
 from mmload.rundir import SpanLines
@@ -148,9 +146,9 @@ def test_who_leaves_is_withdrawn(model: VisionLanguageModel) -> None:
         await asyncio.gather(behind, long, return_exceptions=True)
         assert len(await one.tokens(inputs("Next."), 3)) == 3
         assert waiting.pixel_bytes == 0
-        assert all(
-            one.metrics.in_stage(stage) == 0 for stage in ("engine_wait", "encoder", "decode")
-        )
+        stages = ("engine_wait", "encoder", "prefill", "decode")
+        while any(one.metrics.in_stage(stage) for stage in stages):
+            await asyncio.sleep(0.005)  # the last token comes just before its thread is done
         assert one.sample('mmload_stage_seconds_count{stage="encoder"}') is None
 
     with_engine(model, body)
