@@ -150,15 +150,17 @@ class TorchEngine:
         picked_ns = self._clock.now_ns()
         work = sequence.work
         spans.record("engine_wait", sequence.submitted_ns, picked_ns, request_id=work.request_id)
+        failure: Exception | None = None
         try:
             self._answer(sequence, done)
         except Exception as error:  # of this request: too long for the memory, for instance
-            self._tell(sequence.out.put_nowait, error)
-        finally:
-            sequence.inputs.drop_pixels()
-            self._enter(sequence, None)
-            for one in done:
-                self._stamp(work.request_id, one)
+            failure = error
+        sequence.inputs.drop_pixels()
+        self._enter(sequence, None)
+        for one in done:
+            self._stamp(work.request_id, one)
+        if failure is not None:
+            self._tell(sequence.out.put_nowait, failure)
 
     def _answer(self, sequence: _Sequence, done: list[_Stretch]) -> None:
         """Encodes, prefills and decodes; adds what was done to `done`."""
