@@ -12,7 +12,7 @@ that. For one thread; the caller has torch's inference mode on. Needs torch and 
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -92,8 +92,8 @@ class VisionLanguageModel:
             if mine:
                 layers = zip(*(one.deepstack for one in mine), strict=True)
                 by_kind[kind] = BaseModelOutputWithDeepstackFeatures(
-                    pooler_output=[one.embeddings for one in mine],
-                    deepstack_features=[list(layer) for layer in layers],
+                    pooler_output=self._here(one.embeddings for one in mine),
+                    deepstack_features=[self._here(layer) for layer in layers],
                 )
         out = self._model(
             input_ids=ids.to(self.place.device),
@@ -103,6 +103,10 @@ class VisionLanguageModel:
             logits_to_keep=1,
         )
         return Decoding(self, out, len(inputs.ids) + shift)
+
+    def _here(self, tensors: Iterable[Any]) -> list[Any]:
+        """On the model's device, wherever the tower is."""
+        return [tensor.to(self.place.device) for tensor in tensors]
 
     def _positions(self, ids: Any, media: Sequence[Medium]) -> tuple[Any, int]:
         """Positions on three axes (3, 1, tokens); how much less than its number a token's is."""
