@@ -12,14 +12,13 @@ that. For one thread; the caller has torch's inference mode on. Needs torch and 
 """
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import torch
 import transformers
-from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
 
 from mmload.errors import UsageError
 from mmload.server.inputs import Medium, ModelInputs
@@ -54,13 +53,7 @@ class VisionLanguageModel:
     """`ends`: tokens by which the model ends an answer."""
 
     def __init__(self, model: Any, place: Place, words: str) -> None:
-        accepted = inspect.signature(model.forward).parameters
-        if "mm_encoder_outputs" not in accepted:
-            raise UsageError(
-                f"--engine torch: transformers {transformers.__version__} is too old: its Qwen3-VL"
-                " takes no encoder outputs",
-                "pip install -U transformers",
-            )
+        accepted = inspect.signature(model.model.language_model.forward).parameters
         self._cache_name = "cache" if "cache" in accepted else "past_key_values"
         self.words = words  # for people
         self.place = place
@@ -86,27 +79,31 @@ class VisionLanguageModel:
         """Runs the whole prompt. `features`: of `inputs.media`, in their order."""
         ids = torch.tensor([inputs.ids])
         positions, shift = self._positions(ids, inputs.media)
-        by_kind: dict[str, Any] = {}
-        for kind in ("image", "video"):
-            mine = [f for f, m in zip(features, inputs.media, strict=True) if m.kind == kind]
-            if mine:
-                layers = zip(*(one.deepstack for one in mine), strict=True)
-                by_kind[kind] = BaseModelOutputWithDeepstackFeatures(
-                    pooler_output=self._here(one.embeddings for one in mine),
-                    deepstack_features=[self._here(layer) for layer in layers],
-                )
-        out = self._model(
-            input_ids=ids.to(self.place.device),
-            position_ids=positions.to(self.place.device),
-            mm_encoder_outputs=by_kind or None,
+        config = self._model.config
+        seen = (ids == config.image_token_id) | (ids == config.video_token_id)
+        device = self.place.device
+        embeddings = self._core.get_input_embeddings()(ids.to(device))
+        deepstack: dict[str, Any] = {}
+        if features:
+            seen = seen.to(device)
+            mine = self._joined([one.embeddings for one in features], embeddings.dtype)
+            embeddings = embeddings.masked_scatter(seen.unsqueeze(-1), mine)
+            layers = zip(*(one.deepstack for one in features), strict=True)
+            deepstack["visual_pos_masks"] = seen
+            deepstack["deepstack_visual_embeds"] = [
+                self._joined(layer, embeddings.dtype) for layer in layers
+            ]
+        out = self._core.language_model(
+            inputs_embeds=embeddings,
+            position_ids=positions.to(device),
             use_cache=True,
-            logits_to_keep=1,
+            **deepstack,
         )
         return Decoding(self, out, len(inputs.ids) + shift)
 
-    def _here(self, tensors: Iterable[Any]) -> list[Any]:
-        """On the model's device, wherever the tower is."""
-        return [tensor.to(self.place.device) for tensor in tensors]
+    def _joined(self, tensors: Sequence[Any], dtype: Any) -> Any:
+        """All media's, in the order of the prompt, on the model's device."""
+        return torch.cat([tensor.to(self.place.device, dtype) for tensor in tensors])
 
     def _positions(self, ids: Any, media: Sequence[Medium]) -> tuple[Any, int]:
         """Positions on three axes (3, 1, tokens); how much less than its number a token's is."""
@@ -114,15 +111,13 @@ class VisionLanguageModel:
             return torch.arange(ids.shape[1]).view(1, 1, -1).expand(3, 1, -1), 0
         config = self._model.config
         kinds = (ids == config.image_token_id).int() + 2 * (ids == config.video_token_id).int()
-        grids = {
-            kind: torch.tensor([m.grid for m in media if m.kind == kind]) if there else None
-            for kind, there in (
-                ("image", any(m.kind == "image" for m in media)),
-                ("video", any(m.kind == "video" for m in media)),
-            )
-        }
+        images = [medium.grid for medium in media if medium.kind == "image"]
+        videos = [medium.grid for medium in media if medium.kind == "video"]
         positions, shift = self._core.get_rope_index(
-            ids, kinds, image_grid_thw=grids["image"], video_grid_thw=grids["video"]
+            ids,
+            kinds,
+            image_grid_thw=torch.tensor(images) if images else None,
+            video_grid_thw=torch.tensor(videos) if videos else None,
         )
         return positions, int(shift)
 
@@ -130,11 +125,11 @@ class VisionLanguageModel:
         """One step: `token`, (1, 1) on the device, and what came before."""
         at = torch.full((3, 1, 1), position, device=self.place.device)
         before = {self._cache_name: cache}
-        return self._model(input_ids=token, position_ids=at, use_cache=True, **before)
+        return self._core.language_model(input_ids=token, position_ids=at, use_cache=True, **before)
 
     def likeliest(self, out: Any) -> Any:
-        """(1, 1) on the device."""
-        logits = out.logits[:, -1].float()
+        """The token after the last, (1, 1) on the device."""
+        logits = self._model.lm_head(out.last_hidden_state[:, -1]).float()
         if self._never is not None:
             logits[:, self._never] = -torch.inf
         return logits.argmax(-1, keepdim=True)
