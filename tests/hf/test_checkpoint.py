@@ -23,6 +23,8 @@ from mmload.server.settings import server_settings
 from mmload.server.vision_language import Place, load_checkpoint
 from tests.hf.models import TEMPLATE, generated, noise, write_checkpoint
 
+pytestmark = pytest.mark.hf
+
 SIZES = {"longest_edge": 96 * 1024, "shortest_edge": 16 * 1024}  # 96 and 16 tokens an image
 
 

@@ -15,6 +15,8 @@ from mmload.server.tiny_model import tiny_model, unprintable
 from mmload.server.vision_language import Place, VisionLanguageModel, load_tiny
 from tests.hf.models import PROMPTS, Running, generated, inputs, noise, running, texts
 
+pytestmark = pytest.mark.hf
+
 T = TypeVar("T")
 CPU = Place("cpu", "cpu")
 

@@ -15,6 +15,8 @@ from mmload.rundir import RunDir
 from tests.e2e.cli import finish, mmload, summary_of
 from tests.e2e.test_server import Embedded, embedded, image_part, jpeg
 
+pytestmark = pytest.mark.hf
+
 GPU = ("encoder", "prefill", "decode")
 
 

@@ -18,6 +18,8 @@ from mmload.server.request import MediaError, MediaPart, ServeRequest, Turn
 from mmload.server.settings import server_settings
 from tests.hf.models import PROMPTS, noise
 
+pytestmark = pytest.mark.hf
+
 MEDIA = [
     noise(1, height=480, width=854),
     noise(2, frames=5, height=240, width=320),
