@@ -16,7 +16,7 @@ from mmload.report.terminal import render
 from mmload.run import Options, Run
 from mmload.scenario import Scenario
 from mmload.scenario_file import load_scenario
-from mmload.server.settings import EMBEDDED_FAMILIES, ServerSettings
+from mmload.server.settings import ServerSettings
 from mmload.serving import ServerPlan
 from mmload.serving.flags import Launch, plan_from
 
@@ -68,10 +68,8 @@ def run(
     if url is not None:
         flags["url"] = url
     chosen = load_scenario(scenario, flags)
-    own = given(embedded)
-    if not server_command and chosen.url is None and chosen.model_family in EMBEDDED_FAMILIES:
-        own["model_family"] = chosen.model_family
-    plan = plan_from(server_command, given(launch), own, chosen.url)
+    family = chosen.model_family
+    plan = plan_from(server_command, given(launch), given(embedded), chosen.url, family)
     reach = reach_for(given(connection), plan)
     options = Options(reach=reach, server=plan, workers=load_workers(workers))
     one = Run(chosen, options, watcher(quiet=quiet or as_json))
