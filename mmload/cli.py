@@ -80,7 +80,7 @@ app.command(
 app.command(
     "mmload.commands.serve:serve",
     name="serve",
-    help="Run the embedded server (real preprocessing, simulated accelerator).",
+    help="Run the embedded server (real preprocessing; a simulated accelerator or a real model).",
 )
 app.command(
     "mmload.commands.scenarios:scenarios",
