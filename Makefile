@@ -16,6 +16,14 @@ $(BIN)/mmload: pyproject.toml
 test: install  ## the tests
 	$(BIN)/pytest
 
+hf:  ## the tests that need torch and transformers, in .venv-hf
+	test -x .venv-hf/bin/pytest || tests/hf/install.sh .venv-hf
+	.venv-hf/bin/python -m pytest tests/hf tests/examples
+
+vllm: install  ## the tests against a real vLLM on the CPU
+	test -x tests/real/vllm/.venv/bin/vllm || tests/real/vllm/install.sh
+	$(BIN)/pytest -m vllm
+
 lint: install  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -30,4 +38,4 @@ golden: install  ## write the golden files again; look at the difference
 ci:  ## what CI runs
 	bash .ci/run
 
-.PHONY: help install test lint run golden ci
+.PHONY: help install test hf vllm lint run golden ci

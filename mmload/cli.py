@@ -73,9 +73,14 @@ app.command(
     help="Show a server a few simple pictures: does it still see?",
 )
 app.command(
+    "mmload.commands.parity:parity",
+    name="parity",
+    help="Are the owned processors the stock ones, bit for bit? Are two files of tensors?",
+)
+app.command(
     "mmload.commands.serve:serve",
     name="serve",
-    help="Run the embedded server (real preprocessing, simulated accelerator).",
+    help="Run the embedded server (real preprocessing; a simulated accelerator or a real model).",
 )
 app.command(
     "mmload.commands.scenarios:scenarios",

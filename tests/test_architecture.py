@@ -39,6 +39,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "slo": ("clock", "errors"),
     "analysis": ("records", "rundir", "hook.stages", "clock", "processors.families", "slo"),
     "processors": ("errors",),
+    "parity": ("errors", "processors", ""),
     "server": ("clock", "errors", "hook", "processors", ""),
     "report": ("analysis", "clock", "errors", "hook.stages", "records", "rundir", "load.workers"),
     "compare": ("analysis", "errors", "report", "rundir", "scenario", ""),

@@ -35,7 +35,7 @@ class Facts:
     sums: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     pool_width: int | None = None  # the widest pool that any span named
-    batched: bool = False  # any span says that one piece of work served several requests
+    batched: bool | None = None  # a span says that one piece of work served several requests
     cpu_ns: int = 0  # thread CPU time of the spans that measured it
     cpu_wall_ns: int = 0  # wall time of those same spans
 
@@ -50,7 +50,9 @@ class Facts:
         if isinstance(cpu_ns, int):
             self.cpu_ns += cpu_ns
             self.cpu_wall_ns += wall_ns
-        self.batched |= facts.get("batched") is True
+        batched = facts.get("batched")
+        if isinstance(batched, bool):
+            self.batched = batched or bool(self.batched)
 
 
 @dataclass(slots=True)

@@ -165,7 +165,7 @@ def _load(
 
     works = stays.phase in _WORK_PHASES
     service_ns = float(total.sum()) / joined_ok if works and joined_ok else None
-    batched = facts.batched or name == "decode"
+    batched = name == "decode" if facts.batched is None else facts.batched
     configured = given_width if works else None
     width = configured or backlog.max
     utilisation = capacity = None

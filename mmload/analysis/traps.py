@@ -172,6 +172,9 @@ def _cache_hits(found: Findings) -> Iterator[str]:
             yield f"{cached / prompt:.0%} of {name}"
 
 
+_THREADS = {"cpu": "OMP_NUM_THREADS (--omp-threads)", "gpu": "--engine-threads"}
+
+
 def _of_server(found: Findings) -> Iterator[Trap]:
     for load in idle_pools(found.loads):
         yield Trap(
@@ -181,6 +184,12 @@ def _of_server(found: Findings) -> Iterator[Trap]:
             "The setting has no effect on this server: something else admits them one by one.",
         )
     yield from _of_loop(found)
+    if any(process.settings.get("device") == "CPU" for process in found.processes):
+        yield Trap(
+            "engine_on_cpu",
+            "The server's model ran on its CPU: the GPU phase is the model's work there.",
+            "Its times are measured, and are no accelerator's.",
+        )
     cores = found.manifest.machine.get("cores")
     for load in found.loads:
         busy = load.capacity_qps is not None and (load.utilisation or 0.0) >= NEAR_LIMIT
@@ -188,7 +197,7 @@ def _of_server(found: Findings) -> Iterator[Trap]:
             yield Trap(
                 "one_thread",
                 f"{load.title}: torch was held to one thread, on {cores} cores.",
-                "Set OMP_NUM_THREADS (--omp-threads) higher and compare.",
+                f"Set {_THREADS.get(load.phase, 'OMP_NUM_THREADS')} higher and compare.",
             )
 
 

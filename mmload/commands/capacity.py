@@ -127,7 +127,8 @@ def capacity(
         if not value >= least:
             raise UsageError(f"{flag} {value}: is not allowed", f"{least:g} is the least")
     base = _base(scenario, {**given(load), **({"url": url} if url is not None else {})})
-    plan = plan_from(server_command, given(launch), given(embedded), base.get("url"))
+    family = base.get("model_family")
+    plan = plan_from(server_command, given(launch), given(embedded), base.get("url"), family)
     reach = reach_for(given(connection), plan)
     options = Options(reach=reach, workers=load_workers(workers))
     rule = Rule(start=PILOT if start is None else start, precision=precision, repeats=repeats)

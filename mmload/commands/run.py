@@ -31,7 +31,7 @@ EmbeddedFlags = flags_of(
     ServerSettings,
     "Embedded server (without a URL)",
     place=3,
-    leave_out=("host", "port", "model"),
+    leave_out=("host", "port", "model", "model-family"),  # the load's --model-family is for both
 )
 LaunchFlags = flags_of(Launch, "Server that mmload starts (embedded, or after --)", place=4)
 
@@ -61,13 +61,15 @@ def run(
     server, waits until /health or /v1/models is fine, traces it, and ends it with all that it
     started; its output is the run's server.log. It listens where its --port and --host say, or at
     the URL given; `{port}` in the command is a free port. `mmload run` alone starts the embedded
-    server: real HTTP, media decoding and preprocessing in front of a simulated accelerator.
+    server: real HTTP, media decoding and preprocessing in front of a simulated accelerator, or of
+    a real model (--engine torch).
     """
     flags = given(load)
     if url is not None:
         flags["url"] = url
     chosen = load_scenario(scenario, flags)
-    plan = plan_from(server_command, given(launch), given(embedded), chosen.url)
+    family = chosen.model_family
+    plan = plan_from(server_command, given(launch), given(embedded), chosen.url, family)
     reach = reach_for(given(connection), plan)
     options = Options(reach=reach, server=plan, workers=load_workers(workers))
     one = Run(chosen, options, watcher(quiet=quiet or as_json))

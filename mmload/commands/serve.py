@@ -11,7 +11,8 @@ ServeFlags = flags_of(ServerSettings, "Server")
 
 def serve(*, settings: Any = None) -> None:
     """Run the embedded server: real HTTP, media decoding and preprocessing in front of a simulated
-    accelerator. Set MMLOAD_HOOK_DIR to a folder to trace it; `mmload run` then finds the spans.
+    accelerator, or of a real model (--engine torch). Set MMLOAD_HOOK_DIR to a folder to trace it;
+    `mmload run` then finds the spans.
     """
     run_server(server_settings(given(settings)))
 

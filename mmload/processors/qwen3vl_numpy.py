@@ -21,7 +21,17 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from mmload.processors.arithmetic import MERGE, PATCH, TEMPORAL, Grid, MediaKind, grid_of
+from mmload.processors.arithmetic import (
+    IMAGE_LIMITS,
+    MERGE,
+    PATCH,
+    TEMPORAL,
+    Grid,
+    Limits,
+    MediaKind,
+    image_grid,
+    video_grid,
+)
 
 Frame = NDArray[np.uint8]
 
@@ -39,7 +49,9 @@ class Processed(NamedTuple):
     grid: Grid
 
 
-def process(kind: MediaKind, frames: Sequence[Frame]) -> Processed:
+def process(
+    kind: MediaKind, frames: Sequence[Frame], image_limits: Limits = IMAGE_LIMITS
+) -> Processed:
     """Resizes, normalises and patchifies one image (one frame) or video.
 
     Raises ValueError for no frames, frames of several sizes, and sizes that the model refuses.
@@ -53,7 +65,10 @@ def process(kind: MediaKind, frames: Sequence[Frame]) -> Processed:
                 f"frame {number} is {frame.dtype} {frame.shape}, the first uint8 ({height},"
                 f" {width}, 3): all must be alike"
             )
-    grid = grid_of(kind, len(frames), height, width)
+    if kind == "image":
+        grid = image_grid(height, width, image_limits)
+    else:
+        grid = video_grid(len(frames), height, width)
     out = np.empty((grid.patches, VALUES_A_PATCH), np.float32)
     rows = grid.h * grid.w
     pair = _PairPatcher(grid)

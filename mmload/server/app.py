@@ -118,15 +118,15 @@ class _Endpoint:
         request = await self._receive(http, access)
         prepared = await self._pipeline.prepare(request)
         access.frames = prepared.frames
-        access.prompt_tokens = prepared.usage.prompt_tokens
+        access.prompt_tokens = prepared.rendered.prompt_tokens
         writer = self._api.writer(request, self._settings, wall.wall_ns() // 10**9)
         if request.stream:
             access.streaming = True
             response = await self._stream(http, prepared, writer, access)
         else:
             response = await self._whole(prepared, writer, access)
-        access.output_tokens = prepared.output_tokens
-        self._metrics.answered(prepared.usage.prompt_tokens, prepared.output_tokens)
+        assert access.output_tokens is not None
+        self._metrics.answered(prepared.rendered.prompt_tokens, access.output_tokens)
         return response
 
     async def _receive(self, http: web.Request, access: Access) -> ServeRequest:
@@ -149,14 +149,16 @@ class _Endpoint:
         response = web.StreamResponse(headers=headers)
         async with contextlib.aclosing(self._pipeline.generate(prepared)) as tokens:
             async for token in tokens:
+                data = writer.token(token) if token.text else b""
                 if access.first_token_ns is None:
                     await response.prepare(http)
-                    data = writer.first(prepared.usage) + writer.token(token)
+                    data = writer.first(prepared.usage()) + data
                     self._first_token(access)
-                else:
-                    data = writer.token(token)
-                await response.write(data)
-        await response.write(writer.last(prepared.usage, prepared.finish_reason))
+                if data:
+                    await response.write(data)
+        access.output_tokens = token.number + 1
+        usage = prepared.usage(access.output_tokens)
+        await response.write(writer.last(usage, prepared.finish_reason(token)))
         assert access.first_token_ns is not None
         spans.record("stream_out", access.first_token_ns, self._clock.now_ns())
         return response
@@ -170,7 +172,9 @@ class _Endpoint:
                 if access.first_token_ns is None:
                     self._first_token(access)
                 words.append(token.text)
-        body = writer.whole("".join(words), prepared.usage, prepared.finish_reason)
+        access.output_tokens = token.number + 1
+        usage = prepared.usage(access.output_tokens)
+        body = writer.whole("".join(words), usage, prepared.finish_reason(token))
         return web.Response(body=body, content_type=writer.whole_type)
 
     def _first_token(self, access: Access) -> None:

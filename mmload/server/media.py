@@ -22,6 +22,8 @@ from mmload.server.request import MediaError
 
 Frame = NDArray[np.uint8]
 
+UNKNOWN_FPS: Final = 24.0  # what transformers' processors assume of videos that do not say
+
 _DATA_URI: Final = re.compile(r"data:([\w.+/-]*)((?:;[^;,]*)*),", re.ASCII)
 _SCRATCH: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # else the usual place
 
@@ -33,6 +35,7 @@ class Decoded:
     kind: MediaKind
     frames: tuple[Frame, ...]
     encoded_bytes: int
+    times_s: tuple[float, ...] = (0.0,)  # of each frame, from the start of the video
 
     @property
     def size(self) -> tuple[int, int]:
@@ -55,8 +58,8 @@ def decode_data_uri(kind: MediaKind, uri: str, max_frames: int) -> Decoded:
     body = uri[head.end() :]
     if mime in ("video/jpeg", "video/png"):
         pictures = [_from_base64(kind, text) for text in body.split(",")]
-        frames = _sampled([_picture(data) for data in pictures], max_frames)
-        return _checked(kind, frames, sum(map(len, pictures)))
+        frames = [_picture(data) for data in pictures]
+        return _checked(kind, frames, sum(map(len, pictures)), max_frames, UNKNOWN_FPS)
     return decode_bytes(kind, _from_base64(kind, body), max_frames)
 
 
@@ -64,14 +67,18 @@ def decode_bytes(kind: MediaKind, data: bytes, max_frames: int) -> Decoded:
     """Decodes a whole file. Raises MediaError."""
     if not data:
         raise MediaError(f"the {kind} is empty: 0 bytes")
-    frames = [_picture(data)] if kind == "image" else _sampled(_video(data), max_frames)
-    return _checked(kind, frames, len(data))
+    frames, fps = ([_picture(data)], UNKNOWN_FPS) if kind == "image" else _video(data)
+    return _checked(kind, frames, len(data), max_frames, fps)
 
 
-def _checked(kind: MediaKind, frames: list[Frame], encoded_bytes: int) -> Decoded:
+def _checked(
+    kind: MediaKind, frames: list[Frame], encoded_bytes: int, limit: int, fps: float
+) -> Decoded:
     if any(frame.shape != frames[0].shape for frame in frames):
         raise MediaError(f"the frames of the {kind} differ in size")
-    return Decoded(kind, tuple(frames), encoded_bytes)
+    kept = _sampled(len(frames), limit)
+    times_s = tuple(i / fps for i in kept)
+    return Decoded(kind, tuple(frames[i] for i in kept), encoded_bytes, times_s)
 
 
 def _from_base64(kind: MediaKind, text: str) -> bytes:
@@ -91,12 +98,14 @@ def _picture(data: bytes) -> Frame:
     return cast(Frame, cv2.cvtColor(picture, cv2.COLOR_BGR2RGB))
 
 
-def _video(data: bytes) -> list[Frame]:
+def _video(data: bytes) -> tuple[list[Frame], float]:
+    """All frames, and how many of them a second."""
     with tempfile.NamedTemporaryFile(dir=_SCRATCH, prefix="mmload-", suffix=".media") as file:
         file.write(data)
         file.flush()
         capture = cv2.VideoCapture(file.name, cv2.CAP_FFMPEG)
         try:
+            fps = capture.get(cv2.CAP_PROP_FPS)
             frames: list[Frame] = []
             while True:
                 read, frame = capture.read()
@@ -107,11 +116,11 @@ def _video(data: bytes) -> list[Frame]:
             capture.release()
     if not frames:
         raise MediaError(f"the video cannot be decoded ({len(data)} bytes): corrupt or unsupported")
-    return frames
+    return frames, fps if fps > 0 else UNKNOWN_FPS
 
 
-def _sampled(frames: list[Frame], limit: int) -> list[Frame]:
-    """Evenly spaced frames, first and last included, as transformers' `sample_frames` does."""
-    if len(frames) <= limit:
-        return frames
-    return [frames[i] for i in np.linspace(0, len(frames) - 1, limit).round().astype(int)]
+def _sampled(frames: int, limit: int) -> list[int]:
+    """Evenly spaced, first and last included, as transformers' `sample_frames` does."""
+    if frames <= limit:
+        return list(range(frames))
+    return [int(i) for i in np.linspace(0, frames - 1, limit).round()]

@@ -9,6 +9,7 @@ and may be raised from any thread; nothing here reads a clock but the one it was
 import contextlib
 import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -49,14 +50,13 @@ class Presence:
 
     def __init__(self, metrics: "Metrics", stage: str) -> None:
         self._metrics = metrics
-        self._stage = stage
-        self._entered_ns = metrics.clock.now_ns()
-        self._present = True
+        self.stage = stage
+        self.entered_ns = metrics.clock.now_ns()
+        self.present = True
 
-    def leave(self) -> None:
-        if self._present:
-            self._present = False
-            self._metrics.left(self._stage, self._entered_ns)
+    def leave(self, *, timed: bool = True) -> None:
+        """`timed`: the time since it was entered is the time in the stage; else see `took`."""
+        self._metrics.leave(self, timed)
 
 
 class Metrics:
@@ -69,6 +69,7 @@ class Metrics:
         self._stage_time: dict[str, Histogram] = {}
         self._requests: dict[int, int] = {}
         self._tokens = {"prompt": 0, "generation": 0}
+        self._counted: dict[tuple[str, str], Counter[str]] = {}
         self._ttft = Histogram()
         self._e2e = Histogram()
 
@@ -77,11 +78,20 @@ class Metrics:
             self._present[stage] = self._present.get(stage, 0) + 1
         return Presence(self, stage)
 
-    def left(self, stage: str, entered_ns: int) -> None:
+    def leave(self, presence: Presence, timed: bool) -> None:
         now_ns = self.clock.now_ns()
         with self._lock:
-            self._present[stage] -= 1
-            self._stage_time.setdefault(stage, Histogram()).observe(now_ns - entered_ns)
+            if not presence.present:
+                return
+            presence.present = False
+            self._present[presence.stage] -= 1
+        if timed:
+            self.took(presence.stage, now_ns - presence.entered_ns)
+
+    def took(self, stage: str, ns: int) -> None:
+        """A time in a stage, for its histogram."""
+        with self._lock:
+            self._stage_time.setdefault(stage, Histogram()).observe(ns)
 
     @contextlib.contextmanager
     def stage(
@@ -112,6 +122,11 @@ class Metrics:
             self._tokens["prompt"] += prompt_tokens
             self._tokens["generation"] += output_tokens
 
+    def count(self, name: str, words: str, labels: str = "") -> None:
+        """One more of something that only some servers have: `mmload_NAME_total`."""
+        with self._lock:
+            self._counted.setdefault((name, words), Counter())[labels] += 1
+
     def text(self) -> str:
         """The exposition, one scrape."""
         with self._lock:
@@ -134,6 +149,10 @@ class Metrics:
                 f"mmload_{kind}_tokens_total", "counter", f"{kind} tokens.".capitalize()
             )
             yield f"mmload_{kind}_tokens_total {count}"
+        for (name, words), counts in sorted(self._counted.items()):
+            yield from _head(f"mmload_{name}_total", "counter", words)
+            for labels, count in sorted(counts.items()):
+                yield f"mmload_{name}_total{f'{{{labels}}}' if labels else ''} {count}"
         yield from _head("mmload_spans_lost_total", "counter", "Spans that the hook lost.")
         yield f"mmload_spans_lost_total {spans.lost()}"
         yield from _head("mmload_stage_seconds", "histogram", "Time in each stage.")

@@ -1,7 +1,7 @@
 """A request's way through the embedded server, stage by stage, whatever API it came by.
 
     prepare   media_wait, media_fetch, media_decode | renderer_wait, tokenize, processor | handoff
-    generate  engine_wait, encoder, prefill, decode (simulated, see `engine.py`)
+    generate  engine_wait, encoder, prefill, decode (see `engine.py`)
 
 Everything that can be wrong with a request is found in `prepare`, before a byte of the answer is
 sent. Cancelling either withdraws what has not started. No HTTP and no API formats here.
@@ -20,11 +20,12 @@ from types import TracebackType
 
 from mmload.clock import Clock
 from mmload.hook import spans
-from mmload.server.engine import Engine, EngineWork, Token
+from mmload.server.build import build
+from mmload.server.engine import EngineWork, Token
 from mmload.server.fetch import LoopbackFetcher
 from mmload.server.media import Decoded, decode_bytes, decode_data_uri
 from mmload.server.metrics import Metrics
-from mmload.server.renderer import FixedRenderer, Rendered, Renderer, ThreadRenderer, in_pool
+from mmload.server.renderer import Rendered, in_pool
 from mmload.server.request import ApiError, MediaPart, ServeRequest, Usage
 from mmload.server.settings import ServerSettings
 
@@ -38,13 +39,15 @@ class Prepared:
     request_id: str
     rendered: Rendered
     frames: int
-    output_tokens: int
-    finish_reason: str  # "stop": the model ends by itself; "length": cut
+    output_tokens: int  # at most
+    at_limit: str  # the finish reason there: "stop", the model ends by itself, or "length", cut
+    ignore_end: bool
 
-    @property
-    def usage(self) -> Usage:
-        rendered = self.rendered
-        return Usage(rendered.prompt_tokens, rendered.media_tokens, self.output_tokens)
+    def usage(self, output_tokens: int = 0) -> Usage:
+        return Usage(self.rendered.prompt_tokens, self.rendered.media_tokens, output_tokens)
+
+    def finish_reason(self, last: Token) -> str:
+        return "stop" if last.ended else self.at_limit
 
 
 class Pipeline:
@@ -55,14 +58,13 @@ class Pipeline:
         self._clock = clock
         self._metrics = metrics
         self._media_pool = ThreadPoolExecutor(settings.media_workers, "media")
-        self._renderer: Renderer = (
-            ThreadRenderer(settings, metrics)
-            if settings.processor_fixed_ms is None
-            else FixedRenderer(settings, clock, metrics)
-        )
-        self._engine = Engine(settings, clock, metrics)
+        parts = build(settings, clock, metrics)
+        self.describe = parts.describe  # what serves, for the hook
+        self._renderer = parts.renderer
+        self._engine = parts.engine
         self._fetcher = LoopbackFetcher(settings.max_body_mib * MIB)
-        self._held_bytes = 0  # decoded media between decoding and the end of the processor
+        # decoded media until the processor has ended, its output until the encoder has taken it
+        self._held_bytes = 0
         self.engine_task: asyncio.Task[None] | None = None
 
     async def prepare(self, request: ServeRequest) -> Prepared:
@@ -81,25 +83,39 @@ class Pipeline:
             rendered = await self._renderer.render(request, media)
         finally:
             self._held_bytes -= held_bytes
-        output_tokens, finish_reason = self._answer_length(request)
+        output_tokens, at_limit = self._answer_length(request)
         spans.record("handoff", rendered.done_ns, self._clock.now_ns())
         frames = sum(len(decoded.frames) for decoded in media)
-        return Prepared(request.request_id, rendered, frames, output_tokens, finish_reason)
+        return Prepared(
+            request.request_id, rendered, frames, output_tokens, at_limit, request.ignore_end
+        )
 
-    def generate(self, prepared: Prepared) -> AsyncGenerator[Token, None]:
+    async def generate(self, prepared: Prepared) -> AsyncGenerator[Token, None]:
         """The answer's tokens as they come; close it to withdraw the request."""
         rendered = prepared.rendered
-        return self._engine.generate(
-            EngineWork(
-                prepared.request_id,
-                rendered.patches,
-                rendered.prompt_tokens,
-                prepared.output_tokens,
-            )
+        work = EngineWork(
+            prepared.request_id,
+            rendered.patches,
+            rendered.prompt_tokens,
+            prepared.output_tokens,
+            prepared.ignore_end,
+            rendered.inputs,
         )
+        held_bytes = rendered.inputs.pixel_bytes if rendered.inputs is not None else 0
+        self._held_bytes += held_bytes
+        try:
+            async with contextlib.aclosing(self._engine.generate(work)) as tokens:
+                async for token in tokens:
+                    self._held_bytes -= held_bytes
+                    held_bytes = 0
+                    yield token
+        finally:
+            self._held_bytes -= held_bytes
 
     def _answer_length(self, request: ServeRequest) -> tuple[int, str]:
         wanted = min(request.max_tokens, self._settings.max_tokens_limit)
+        if self._engine.ends_answers:
+            return wanted, "length"
         by_itself = self._settings.answer_tokens
         if by_itself <= wanted and not request.ignore_end:
             return by_itself, "stop"

@@ -11,36 +11,29 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-import cv2
-
 from mmload.clock import NS_PER_MS, Clock
 from mmload.hook import pools, spans
-from mmload.processors.arithmetic import Grid, grid_of
-from mmload.processors.qwen3vl_numpy import process
+from mmload.server.inputs import Medium, ModelInputs
 from mmload.server.media import Decoded
+from mmload.server.media_processors import Processor, image_limits, qwen_grid
 from mmload.server.metrics import Metrics
-from mmload.server.request import MediaError, ServeRequest
+from mmload.server.prompts import Prompts
+from mmload.server.request import ServeRequest
 from mmload.server.settings import ServerSettings
 from mmload.server.timing import sleep_until
-from mmload.server.tokenizer import (
-    IMAGE_PAD,
-    VIDEO_PAD,
-    Tokenizer,
-    encode_chat,
-    expand_placeholders,
-)
 
 T = TypeVar("T")
 
 
 class Rendered(NamedTuple):
-    """What the engine gets. The patches' values are dropped: the simulated device needs their
-    number only, and 80 MB a request would pile up in front of it."""
+    """What the engine gets. `inputs` only where it computes: the simulated device needs numbers,
+    and the patches' 80 MB a request would pile up in front of it."""
 
     prompt_tokens: int
     media_tokens: int
     patches: int
     done_ns: int
+    inputs: ModelInputs | None = None
 
 
 class Renderer(Protocol):
@@ -67,28 +60,23 @@ async def in_pool(
         waiting.leave()
 
 
-class _Prompt:
-    """Tokenising and the prompt update, the same for both renderers."""
+def _rendered(
+    prompts: Prompts, ids: list[int], media: list[Medium], done_ns: int, *, keep: bool = False
+) -> Rendered:
+    """The prompt update, the same for both renderers."""
+    prompt = prompts.finish(ids, media)
+    inputs = ModelInputs(prompt, media) if keep else None
+    tokens, patches = sum(m.tokens for m in media), sum(m.patches for m in media)
+    return Rendered(len(prompt), tokens, patches, done_ns, inputs)
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._tokenizer = Tokenizer()
-        special = self._tokenizer.special
-        self._placeholders = frozenset((special[IMAGE_PAD], special[VIDEO_PAD]))
 
-    def tokenize(self, request: ServeRequest) -> list[int]:
-        with self._metrics.stage("tokenize") as seen:
-            if request.templated:
-                ids = encode_chat(self._tokenizer, request.turns)
-            else:
-                ids = self._tokenizer.encode(request.text)
-            seen.add(tokens=len(ids))
-            return ids
-
-    def finish(self, ids: list[int], grids: Sequence[Grid], done_ns: int) -> Rendered:
-        counts = [grid.tokens for grid in grids]
-        prompt = expand_placeholders(ids, counts, self._placeholders)
-        return Rendered(len(prompt), sum(counts), sum(grid.patches for grid in grids), done_ns)
+def _tokenize(
+    prompts: Prompts, metrics: Metrics, request: ServeRequest, media: Sequence[Decoded]
+) -> list[int]:
+    with metrics.stage("tokenize") as seen:
+        ids = prompts.encode(request, media)
+        seen.add(tokens=len(ids))
+        return ids
 
 
 def _media_facts(media: Sequence[Decoded]) -> dict[str, Any]:
@@ -99,13 +87,26 @@ def _media_facts(media: Sequence[Decoded]) -> dict[str, Any]:
 
 
 class ThreadRenderer:
-    """The real one: `renderer_workers` threads, numpy and OpenCV."""
+    """The real one: `renderer_workers` threads that run a processor.
 
-    def __init__(self, settings: ServerSettings, metrics: Metrics) -> None:
+    `keep`: the engine wants the processor's output; else it is let go at once.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        metrics: Metrics,
+        prompts: Prompts,
+        processor: Processor,
+        *,
+        keep: bool = False,
+    ) -> None:
         self._metrics = metrics
-        self._prompt = _Prompt(metrics)
-        self._width = settings.renderer_workers
-        self._executor = ThreadPoolExecutor(self._width, "renderer")
+        self._prompts = prompts
+        self._processor = processor
+        self._keep = keep
+        self._width = workers
+        self._executor = ThreadPoolExecutor(workers, "renderer", processor.prepare_thread)
 
     async def render(self, request: ServeRequest, media: Sequence[Decoded]) -> Rendered:
         return await in_pool(
@@ -113,16 +114,14 @@ class ThreadRenderer:
         )
 
     def _work(self, request: ServeRequest, media: Sequence[Decoded]) -> Rendered:
-        ids = self._prompt.tokenize(request)
+        ids = _tokenize(self._prompts, self._metrics, request, media)
         if not media:
-            return self._prompt.finish(ids, (), spans.now_ns())
+            return _rendered(self._prompts, ids, [], spans.now_ns(), keep=self._keep)
         with self._metrics.stage("processor", measure_thread=True, **_media_facts(media)) as seen:
-            seen.add(pool_width=self._width, threads=cv2.getNumThreads())
-            try:
-                grids = [process(decoded.kind, decoded.frames).grid for decoded in media]
-            except ValueError as error:
-                raise MediaError(str(error)) from error
-            rendered = self._prompt.finish(ids, grids, 0)
+            seen.add(pool_width=self._width)
+            done = self._processor.process(media)
+            seen.add(**done.facts)
+            rendered = _rendered(self._prompts, ids, done.media, 0, keep=self._keep)
         return rendered._replace(done_ns=spans.now_ns())
 
     def close(self) -> None:
@@ -134,11 +133,14 @@ class FixedRenderer:
     exactly `processor_fixed_ms`. The worker's next request starts when that time is over, however
     late the timer was. Works on any event loop's time; tokenises on the loop, before the wait."""
 
-    def __init__(self, settings: ServerSettings, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: ServerSettings, clock: Clock, metrics: Metrics, prompts: Prompts
+    ) -> None:
         assert settings.processor_fixed_ms is not None
         self._clock = clock
         self._metrics = metrics
-        self._prompt = _Prompt(metrics)
+        self._prompts = prompts
+        self._limits = image_limits(settings.max_image_tokens)
         self._width = settings.renderer_workers
         self._service_ns = round(settings.processor_fixed_ms * NS_PER_MS)
         self._free_at_ns: asyncio.Queue[int] = asyncio.Queue()  # one entry an idle worker
@@ -146,13 +148,11 @@ class FixedRenderer:
             self._free_at_ns.put_nowait(0)
 
     async def render(self, request: ServeRequest, media: Sequence[Decoded]) -> Rendered:
-        ids = self._prompt.tokenize(request)
+        ids = _tokenize(self._prompts, self._metrics, request, media)
         if not media:
-            return self._prompt.finish(ids, (), self._clock.now_ns())
-        try:
-            grids = [grid_of(m.kind, len(m.frames), *m.size) for m in media]
-        except ValueError as error:
-            raise MediaError(str(error)) from error
+            return _rendered(self._prompts, ids, [], self._clock.now_ns())
+        sizes = [(m.kind, qwen_grid(m, self._limits)) for m in media]
+        made = [Medium(kind, grid, grid.tokens) for kind, grid in sizes]
         submitted_ns = self._clock.now_ns()
         waiting = self._metrics.enter("renderer_wait")
         try:
@@ -171,7 +171,7 @@ class FixedRenderer:
             free_ns = min(end_ns, self._clock.now_ns())  # earlier when the client left
             self._free_at_ns.put_nowait(free_ns)
             spans.record("processor", start_ns, free_ns, simulated=True, **facts)
-        return self._prompt.finish(ids, grids, end_ns)
+        return _rendered(self._prompts, ids, made, end_ns)
 
     def close(self) -> None:
         """Holds nothing."""

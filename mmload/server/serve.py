@@ -51,6 +51,7 @@ async def _serve(settings: ServerSettings) -> None:
     clock = MonotonicClock()
     metrics = Metrics(clock)
     async with Pipeline(settings, clock, metrics) as pipeline:
+        spans.describe(**pipeline.describe())
         app = make_app(settings, pipeline, metrics, clock)
         runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from mmload.processors.arithmetic import MediaKind
 from mmload.server.request import Turn
 
 IMAGE_PAD: Final = "<|image_pad|>"
@@ -50,6 +51,7 @@ class Tokenizer:
         self._longest = max(len(piece) for piece in pieces)
         self.special = {mark: len(self._bytes) + i for i, mark in enumerate(SPECIAL)}
         self._marks = {number: mark.encode() for mark, number in self.special.items()}
+        self.size = len(self._bytes) + len(SPECIAL)
 
     def encode(self, text: str, *, marks: bool = False) -> list[int]:
         """Token ids. `marks`: the special marks in the text are single tokens; else plain text, so
@@ -89,8 +91,18 @@ class Tokenizer:
                     break
 
 
-def encode_chat(tokenizer: Tokenizer, turns: Sequence[Turn]) -> list[int]:
-    """The prompt's tokens by the chat template, with one placeholder a medium."""
+def one_placeholder(kind: MediaKind) -> str:
+    """What stands for a medium where its patches are one run of placeholders."""
+    pad = IMAGE_PAD if kind == "image" else VIDEO_PAD
+    return f"<|vision_start|>{pad}<|vision_end|>"
+
+
+def encode_chat(
+    tokenizer: Tokenizer, turns: Sequence[Turn], media: Iterable[str] | None = None
+) -> list[int]:
+    """The prompt's tokens by the chat template. `media`: what stands for each medium, with one
+    placeholder a run; else `one_placeholder`."""
+    texts = None if media is None else iter(media)
     ids: list[int] = []
     for turn in turns:
         ids.extend(tokenizer.encode(f"<|im_start|>{turn.role}\n", marks=True))
@@ -98,15 +110,15 @@ def encode_chat(tokenizer: Tokenizer, turns: Sequence[Turn]) -> list[int]:
             if isinstance(part, str):
                 ids.extend(tokenizer.encode(part))
             else:
-                pad = IMAGE_PAD if part.kind == "image" else VIDEO_PAD
-                ids.extend(tokenizer.encode(f"<|vision_start|>{pad}<|vision_end|>", marks=True))
+                text = one_placeholder(part.kind) if texts is None else next(texts)
+                ids.extend(tokenizer.encode(text, marks=True))
         ids.extend(tokenizer.encode("<|im_end|>\n", marks=True))
     ids.extend(tokenizer.encode("<|im_start|>assistant\n", marks=True))
     return ids
 
 
 def expand_placeholders(
-    ids: Sequence[int], counts: Sequence[int], placeholders: frozenset[int]
+    ids: Sequence[int], counts: Iterable[int], placeholders: frozenset[int]
 ) -> list[int]:
     """Repeats the n-th placeholder `counts[n]` times: the processor's prompt update."""
     remaining = iter(counts)

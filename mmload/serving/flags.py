@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mmload.errors import UsageError
-from mmload.server.settings import server_settings
+from mmload.server.settings import EMBEDDED_FAMILIES, server_settings
 from mmload.serving.plan import CommandPlan, EmbeddedPlan, ServerPlan
 
 MOST_PROCESSORS: Final = 4096
@@ -41,10 +41,12 @@ def plan_from(
     launch: Mapping[str, Any],
     embedded: Mapping[str, Any],
     url: str | None,
+    family: str | None = None,
 ) -> ServerPlan | None:
     """The server to start: by a command, or the embedded one; None where the load goes to a URL.
 
-    `launch` and `embedded` are the flags given, of `Launch` and of `ServerSettings`.
+    `launch` and `embedded` are the flags given, of `Launch` and of `ServerSettings`; `family` is
+    the load's --model-family, which the embedded server takes on where it can.
     """
     if embedded and (command or url is not None):
         where = "a command of its own" if command else "a URL"
@@ -64,7 +66,11 @@ def plan_from(
         return CommandPlan(argv=tuple(command), url=url, **how)
     if url is not None:
         return None
-    return EmbeddedPlan(settings=server_settings(embedded), **how)
+    shared = {"model_family": family} if family in EMBEDDED_FAMILIES else {}
+    settings = server_settings({**shared, **embedded})
+    if settings.model_path is not None:
+        how.setdefault("ready_timeout_s", CommandPlan.ready_timeout_s)  # it reads a checkpoint
+    return EmbeddedPlan(settings=settings, **how)
 
 
 def launch_from(values: Mapping[str, Any]) -> Launch:

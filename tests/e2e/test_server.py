@@ -400,6 +400,7 @@ def test_bounds_a_busy_port_and_a_stop_in_mid_stream(tmp_path: Path) -> None:
 
         talk(server, act)
         by_request, settings = server.spans()
+        by_request.pop("", None)  # a busy machine's event loop was held up: nobody's span
         [cut] = [spans for spans in by_request.values() if spans[-1].stage != "http_receive"]
         processor = next(span for span in cut if span.stage == "processor")
         assert processor.end_ns - processor.start_ns == 20_000_000

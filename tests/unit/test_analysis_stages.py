@@ -184,6 +184,24 @@ def test_a_batched_stage_is_judged_by_how_long_it_is_busy(stage: str) -> None:
     assert bottleneck([work], 5.0) is None
 
 
+def test_a_server_that_decodes_one_by_one_has_a_capacity() -> None:
+    records = every_200_ms(100)
+    spans = [
+        span(
+            r.request_id,
+            "decode",
+            r.intended_ns,
+            r.intended_ns + 100 * MS,
+            batched=False,
+            pool_width=1,
+        )
+        for r in records
+    ]
+    work = loads_of(records, spans)["decode"]
+    assert not work.batched and work.capacity_qps == pytest.approx(10.0)
+    assert work.facts == {}
+
+
 def test_time_off_the_cpu_and_means_of_facts() -> None:
     queue = DeterministicQueue()
     for one in queue.spans:

@@ -302,6 +302,18 @@ def test_a_pool_that_is_not_used_and_a_single_torch_thread() -> None:
     assert codes(summary) == ["growing", "pool_idle", "one_thread"]
 
 
+def test_a_model_on_the_cpu_is_no_accelerator() -> None:
+    processes = [ServerProcess(pid=1, settings={"engine": "torch", "device": "CPU"})]
+    queue = DeterministicQueue(requests=400)
+    for one in queue.spans:
+        one.stage, one.facts = "encoder", {"pool_width": 1, "threads": 1}
+    summary = run(
+        queue.records, spans=queue.spans, processes=processes, asked_qps=5.0, schedule_s=80.0
+    )
+    assert codes(summary) == ["growing", "engine_on_cpu", "one_thread"]
+    assert "--engine-threads" in summary["warnings"][-1]["hint"]
+
+
 def test_a_clock_that_no_offset_fits() -> None:
     records = every_100_ms(400)
     spans = []

@@ -49,14 +49,18 @@ def test_all_frames_of_a_video(tmp_path: Path) -> None:
 
 def test_long_videos_are_sampled_evenly(tmp_path: Path) -> None:
     data = mp4(tmp_path / "a.mp4", 15)
-    frames = decode_bytes("video", data, 4).frames
+    decoded = decode_bytes("video", data, 4)
     # linspace(0, 14, 4) = 0, 4.67, 9.33, 14
-    assert [round(frame.mean() / 16) for frame in frames] == [0, 5, 9, 14]
+    assert [round(frame.mean() / 16) for frame in decoded.frames] == [0, 5, 9, 14]
+    assert decoded.times_s == pytest.approx((0, 5 / 30, 9 / 30, 14 / 30)), "as the file's rate says"
 
 
 def test_a_video_of_single_pictures() -> None:
     decoded = decode_data_uri("video", uri("video/jpeg", png(value=200), png(value=100)), 768)
     assert [frame[0, 0, 2] for frame in decoded.frames] == [200, 100]
+    assert decoded.times_s == (0, 1 / 24), (
+        "nothing says how fast: 24 a second, as transformers has it"
+    )
     with pytest.raises(MediaError, match="differ in size"):
         decode_data_uri("video", uri("video/jpeg", png(), png(height=41)), 768)
 

@@ -53,10 +53,11 @@ class EmbeddedTransport:
         writer = self._api.writer(request, self._settings, 0)
         sink.on_head(200, {b"content-type": writer.stream_type.encode()}, now_ns())
         async with contextlib.aclosing(self._pipeline.generate(prepared)) as tokens:
-            sink.on_body(writer.first(prepared.usage), now_ns())
+            sink.on_body(writer.first(prepared.usage()), now_ns())
             async for token in tokens:
                 sink.on_body(writer.token(token), now_ns())
-        sink.on_body(writer.last(prepared.usage, prepared.finish_reason), now_ns())
+        usage = prepared.usage(token.number + 1)
+        sink.on_body(writer.last(usage, prepared.finish_reason(token)), now_ns())
         sink.on_end(now_ns())
 
 

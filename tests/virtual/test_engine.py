@@ -11,7 +11,8 @@ import pytest
 
 from mmload.hook import spans
 from mmload.rundir import SpanLines
-from mmload.server.engine import Engine, EngineWork
+from mmload.server.engine import EngineWork
+from mmload.server.engine_simulated import SimulatedEngine
 from mmload.server.metrics import Metrics
 from mmload.server.settings import ServerSettings
 from tests.virtual.loop import VirtualClock, run_virtual
@@ -37,7 +38,7 @@ class Device:
     def __init__(self, clock: VirtualClock, max_batch: int = 8) -> None:
         self.clock = clock
         self.metrics = Metrics(clock)
-        self.engine = Engine(settings(max_batch), clock, self.metrics)
+        self.engine = SimulatedEngine(settings(max_batch), clock, self.metrics)
         self.made_ms: dict[str, list[float]] = {}
         self.got_ms: dict[str, list[float]] = {}
         self.words: dict[str, str] = {}
@@ -68,7 +69,7 @@ def test_one_request() -> None:
 
 def test_a_15_frame_request_at_the_default_costs() -> None:
     async def body(clock: VirtualClock) -> list[int]:
-        engine = Engine(ServerSettings(), clock, Metrics(clock))
+        engine = SimulatedEngine(ServerSettings(), clock, Metrics(clock))
         run = asyncio.create_task(engine.run())
         tokens = [t.at_ns async for t in engine.generate(EngineWork("a", 12_960, 3_259, 2))]
         run.cancel()
