@@ -50,12 +50,15 @@ class Search:
         rule: Rule,
         budget: Budget,
         options: Options,
+        url: str | None,
         say: Callable[[str], None],
         watcher: Callable[[], Watcher],
     ) -> None:
         self._path, self._asked, self._slos = path, asked, slos
         self._rule, self._budget, self._options = rule, budget, options
         self._say, self._watcher = say, watcher
+        # Not in `asked`, which is written down: it may hold a password.
+        self._to = {} if url is None else {"url": url}
         self._run: Run | None = None
         self._number = 0
         self.rates: list[Rate] = []
@@ -142,7 +145,7 @@ class Search:
     def _load(self, name: str, how: dict[str, Any]) -> tuple[RecordTable, Analysis] | None:
         """One run against the server that stays up; None when it was interrupted."""
         scenario = Scenario.model_validate(
-            self._asked.scenario | how | {"out": str(self._path / name)}
+            self._asked.scenario | self._to | how | {"out": str(self._path / name)}
         )
         run = self._run = Run(scenario, replace(self._options, html=False), self._watcher())
         try:
@@ -184,7 +187,9 @@ class Search:
 
 def in_words(one: Rate) -> str:
     """The verdict on a run, a line for the progress."""
-    word = {"pass": "passes", "fail": "fails", "invalid": "INVALID"}[one.verdict]
+    word = {"pass": "passes", "unsure": "unsure", "fail": "fails", "invalid": "INVALID"}[
+        one.verdict
+    ]
     why = f": {'; '.join(one.reasons)}" if one.reasons else ""
     return f"{word}, {one.good_share:.0%} of requests good{why}"
 

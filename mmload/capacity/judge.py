@@ -1,8 +1,7 @@
 """One run at one rate: does it pass, why not, and what do its spans say of the limit. Pure.
 
 In: the run's records and summary, and the objectives. Out: a `Rate`. A run passes if it is VALID,
-every objective holds, and its queue is stable: a queue that "can't tell" is not shown to be stable,
-and a rate is not called sustainable for want of evidence.
+every objective holds, and its queue is stable; a queue that "can't tell" makes it unsure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,9 +65,9 @@ def judge(
         queue = summary["queue"]["verdict"]
         if queue == "growing":
             reasons.append(f"the queue grows by {summary['queue']['growth_per_s']:.2g}/s")
-        elif queue != "stable":
+        verdict = "fail" if reasons else "pass" if queue == "stable" else "unsure"
+        if queue == "cant_tell":
             reasons.append(f"the queue is not shown to be stable: {summary['queue']['reason']}")
-        verdict = "fail" if reasons else "pass"
     return Rate(
         rate=rate,
         why=why,

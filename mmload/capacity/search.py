@@ -1,7 +1,8 @@
 """Which rate to try next, and when to stop: a pure function of what was tried. The rule:
 
 1. *Verdict of a rate*: the majority of its valid runs; as many for as against is against. A run
-   passes if every objective holds and the queue is stable.
+   passes if every objective holds and the queue is stable. A queue that "can't tell" is unsure: it
+   counts against, but a rate is not judged by a single unsure run, nor by a tie with one.
 2. *Bracket*: from the start rate upwards by `factor` while rates pass, downwards while they fail.
    Where the spans predict a capacity, .9 and then 1.1 of it are tried first, in steps of at most 8.
 3. *Bisect*: the geometric middle of the highest passing rate below the lowest failing one, and that
@@ -18,11 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-Verdict = Literal["pass", "fail", "invalid"]
+Verdict = Literal["pass", "unsure", "fail", "invalid"]
 
 AROUND: Final = (0.9, 1.1)  # of the predicted capacity, where the limit most likely is
 MOST_STEP: Final = 8.0  # a prediction may be far off
 INVALID_TRIES: Final = 2
+UNSURE_TRIES: Final = 5  # runs of a rate after which a tie is against
 DIGITS: Final = 3  # of a rate
 PILOT: Final = 0.0  # a start that a few requests one at a time have to find
 
@@ -81,11 +83,16 @@ def bracket(trials: Sequence[Trial]) -> Bracket:
 
 
 def verdict_of(trials: Sequence[Trial], rate: float) -> Verdict | None:
-    """The majority; "invalid" when the generator could not hold the rate; None: not known yet."""
+    """The majority, pass or fail; "invalid" when the generator could not hold the rate; None: not
+    known yet."""
     found = [t.verdict for t in trials if t.rate == rate]
-    passed, failed = found.count("pass"), found.count("fail")
-    if passed or failed:
-        return "pass" if passed > failed else "fail"
+    passed, unsure, failed = (found.count(v) for v in ("pass", "unsure", "fail"))
+    against = failed + unsure
+    if unsure and (against == passed or (against == 1 and not passed)):
+        if passed + against < UNSURE_TRIES:
+            return None
+    if passed or against:
+        return "pass" if passed > against else "fail"
     return "invalid" if len(found) >= INVALID_TRIES else None
 
 
@@ -93,7 +100,7 @@ def decide(trials: Sequence[Trial], rule: Rule) -> Next | Done:
     """The next rate to run, or that the search is done."""
     if not trials:
         return Next(_round(rule.start), "start")
-    for trial in trials:  # a rate that the generator did not hold once is tried once more
+    for trial in trials:  # one INVALID or unsure run judges nothing
         if verdict_of(trials, trial.rate) is None:
             return Next(trial.rate, "confirm")
     known = bracket(trials)
@@ -136,7 +143,7 @@ def _up(trials: Sequence[Trial], rule: Rule, known: Bracket) -> Next | Done:
 def _is_confirmed(trials: Sequence[Trial], rate: float, repeats: int) -> bool:
     """More than half of `repeats` runs agree, so that the rest could not change the verdict."""
     found = [t.verdict for t in trials if t.rate == rate]
-    passed, failed = found.count("pass"), found.count("fail")
+    passed, failed = found.count("pass"), found.count("fail") + found.count("unsure")
     return max(passed, failed) > repeats / 2 or passed + failed >= repeats
 
 

@@ -29,7 +29,7 @@ def summarise(asked: Asked, slos: Sequence[Slo], rates: Sequence[Rate]) -> dict[
     metric = next((slo.measure.metric for slo in slos if slo.measure.metric != "tpot"), "ttft")
     rows = curve(rates, metric)
     for row in rows:
-        row["verdict"] = verdict_of(trials, row["rate"])
+        row["verdict"] = verdict_of(trials, row["rate"]) or "unsure"
     found = predicted(rates, known)
     return {
         "schema": SCHEMA,
@@ -122,9 +122,10 @@ def _percentiles(one: Rate, metric: str) -> dict[str, float | None]:
 
 def _definitions(asked: Asked) -> dict[str, str]:
     return {
-        "a run passes": "VALID, every objective met, queue stable; a queue that `can't tell` is not"
-        " shown to be stable, and does not pass; a failed request is later than any limit",
-        "a rate passes": "most of its valid runs do; as many for as against is against",
+        "a run passes": "VALID, every objective met, queue stable; unsure: met, but the queue can't"
+        " tell; a failed request is later than any limit",
+        "a rate passes": "most of its valid runs do; unsure ones count against, but one alone, or a"
+        " tie with one, is run again; as many for as against is against",
         "search": f"from {asked.start:g}/s by factors of {asked.factor:g}, or to .9 and 1.1 of what"
         " the spans predict in steps of at most 8, until a rate passes and a higher one fails; then"
         f" geometric bisection to {asked.precision:.0%}; then both ends again until more than half"

@@ -17,10 +17,16 @@ from mmload.capacity.search import PILOT, Rule
 from mmload.capacity.state import Asked, create, load
 from mmload.capacity.summary import summarise
 from mmload.clock import NS_PER_S, wall_ns
-from mmload.commands.run import ConnectionFlags, EmbeddedFlags, ServerCommand, load_workers
+from mmload.commands.run import (
+    ConnectionFlags,
+    EmbeddedFlags,
+    LaunchFlags,
+    ServerCommand,
+    load_workers,
+    reach_for,
+)
 from mmload.errors import Interrupted, InvalidRun, MmloadError, ThresholdFailed, UsageError
 from mmload.flags import flags_of, given, spread
-from mmload.load.reach import reach_from
 from mmload.load.target import without_credentials
 from mmload.report.capacity_files import write_capacity
 from mmload.report.capacity_markdown import render_capacity_markdown
@@ -31,18 +37,20 @@ from mmload.rundir import machine_facts
 from mmload.scenario import Scenario
 from mmload.scenario_file import load_scenario
 from mmload.serving import server_of
-from mmload.serving.flags import Launch, plan_from
+from mmload.serving.flags import plan_from
 from mmload.slo import Slo, parse_slo
 
-LEAST_REQUESTS: Final = 128  # fewer cannot show a queue to be stable (analysis.growth)
+LEAST_REQUESTS: Final = 132  # fewer cannot show a queue to be stable (analysis.growth)
 SERVER: Final = "server"  # folder of the server that stays up
 _SEARCHED: Final = ("qps", "duration", "requests")
+_OF_PACES: Final = ("every", "phases", "turns", "think-time")
 _PACED: Final = ("profile", "trace", "cameras", "concurrency", "sequential")
 
 LoadFlags = flags_of(
-    Scenario, "What to send", leave_out=("url", "mix", "out", "name", *_SEARCHED, *_PACED)
+    Scenario,
+    "What to send",
+    leave_out=("url", "mix", "out", "name", *_SEARCHED, *_PACED, *_OF_PACES),
 )
-LaunchFlags = flags_of(Launch, "Server that mmload starts (embedded, or after --)", place=4)
 
 
 def capacity(
@@ -59,13 +67,23 @@ def capacity(
         float | None, Parameter(help="Requests/s to start from (half of what a pilot predicts).")
     ] = None,
     precision: Annotated[
-        float, Parameter(help="How far apart the ends of the interval may be (0.05: 5%).")
+        float,
+        Parameter(
+            help="How far apart the ends of the interval may be (0.05: 5%).", show_default=False
+        ),
     ] = 0.05,
-    repeats: Annotated[int, Parameter(help="Runs of which most must agree at both ends (3).")] = 3,
+    repeats: Annotated[
+        int, Parameter(help="Runs of which most must agree at both ends (3).", show_default=False)
+    ] = 3,
     requests: Annotated[
-        int, Parameter(help=f"Requests at each rate, {LEAST_REQUESTS} or more (160).")
+        int,
+        Parameter(
+            help=f"Requests at each rate, {LEAST_REQUESTS} or more (160).", show_default=False
+        ),
     ] = 160,
-    least_seconds: Annotated[float, Parameter(help="Seconds at each rate, at least (10).")] = 10.0,
+    least_seconds: Annotated[
+        float, Parameter(help="Seconds at each rate, at least (10).", show_default=False)
+    ] = 10.0,
     max_requests: Annotated[int | None, Parameter(help="Requests in all, at most.")] = None,
     time_budget: Annotated[float | None, Parameter(help="Seconds in all, about.")] = None,
     at_least: Annotated[
@@ -111,7 +129,7 @@ def capacity(
     base = _base(scenario, {**given(load), **({"url": url} if url is not None else {})})
     family = base.get("model_family")
     plan = plan_from(server_command, given(launch), given(embedded), base.get("url"), family)
-    reach = reach_from(given(connection))
+    reach = reach_for(given(connection), plan)
     options = Options(reach=reach, workers=load_workers(workers))
     rule = Rule(start=PILOT if start is None else start, precision=precision, repeats=repeats)
     path = out or new_folder("capacity")
@@ -121,7 +139,7 @@ def capacity(
         machine=machine_facts(),
         server=plan.words() if plan is not None else shown,
         slos=[str(one) for one in slos],
-        scenario=base,
+        scenario={k: v for k, v in base.items() if k != "url"},
         start=rule.start,
         precision=precision,
         factor=rule.factor,
@@ -145,6 +163,7 @@ def capacity(
             rule,
             Budget(max_requests, time_budget),
             options,
+            base.get("url"),
             tells.say,
             lambda: plain or watcher(quiet=False),
         )
@@ -213,11 +232,12 @@ def _report(
 def _base(scenario: str | None, flags: dict[str, Any]) -> dict[str, Any]:
     """The scenario without its pace, which is what is searched for."""
     resolved = load_scenario(scenario, flags).resolved()
-    for name in _PACED:
-        if resolved.get(name):
-            raise UsageError(
-                f"{name}: a capacity search sets the rate itself", "leave it out of the scenario"
-            )
+    paced = [name for name in _PACED if resolved.get(name)]
+    paced += ["turns"] if resolved.get("turns", 1) > 1 else []
+    if paced:
+        raise UsageError(
+            f"{paced[0]}: a capacity search sets the rate itself", "leave it out of the scenario"
+        )
     return {k: v for k, v in resolved.items() if k not in (*_SEARCHED, *_PACED, "out", "name")}
 
 

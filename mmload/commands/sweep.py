@@ -12,10 +12,11 @@ import yaml
 from cyclopts import Parameter
 
 from mmload.clock import NS_PER_S, wall_ns
-from mmload.commands.run import ConnectionFlags, ServerCommand, load_workers
+from mmload.commands.run import ConnectionFlags, ServerCommand, load_workers, reach_for
 from mmload.errors import Interrupted, InvalidRun, UsageError
 from mmload.flags import flags_of, given, spread
-from mmload.load.reach import reach_from
+from mmload.load.reach import Reach
+from mmload.load.target import without_credentials
 from mmload.report.live import Quiet, watcher
 from mmload.report.sweep_files import write_sweep
 from mmload.report.sweep_markdown import render_sweep_markdown
@@ -24,6 +25,7 @@ from mmload.run import Options, new_folder
 from mmload.rundir import machine_facts
 from mmload.scenario import Scenario
 from mmload.scenario_file import load_scenario
+from mmload.serving import EmbeddedPlan
 from mmload.serving.flags import Launch, launch_from, processors
 from mmload.slo import parse_measure
 from mmload.sweep import axes
@@ -110,8 +112,7 @@ def sweep(
     sweeps the embedded server; words after `--` are the command of another one, whose flags `--set`
     then adds or replaces. Ctrl-C keeps what is done; `--resume FOLDER` goes on.
     """
-    reach = reach_from(given(connection))
-    options = Options(reach=reach, workers=load_workers(workers))
+    reached, loaders = given(connection), load_workers(workers)
     if resume is not None:
         state = State.load(resume)
         if retry_failed and (again := state.forget_failed()):
@@ -133,7 +134,9 @@ def sweep(
             return 0
         now = datetime.fromtimestamp(wall_ns() / NS_PER_S, UTC)
         saved = Saved(started_at=now.isoformat("T", "seconds"), machine=machine_facts(), plan=plan)
+        _reach(reached, plan)  # mistakes are told before a folder is made
         state = State.begin(out or new_folder(plan.name), saved)
+    options = Options(reach=_reach(reached, state.plan), workers=loaders)
     return _execute(state, options, as_json=as_json, quiet=quiet)
 
 
@@ -254,6 +257,11 @@ def _load(point: axes.Point) -> dict[str, Any]:
     return {key: value for key, value in point.load.items() if value is not None}
 
 
+def _reach(flags: dict[str, Any], plan: Plan) -> Reach:
+    """What holds for one server that mmload starts holds for all of them."""
+    return reach_for(flags, None if plan.server.kind == "url" else EmbeddedPlan())
+
+
 def _server(chosen: Mapping[str, Any], launch: Mapping[str, Any]) -> Server:
     command = chosen.get("command") or ()
     if isinstance(command, str):
@@ -267,9 +275,15 @@ def _server(chosen: Mapping[str, Any], launch: Mapping[str, Any]) -> Server:
             " load goes to a URL",
             "leave it out, or give the server's command after --",
         )
+    url = chosen.get("url")
+    if url is not None and without_credentials(url) != url:
+        raise UsageError(
+            "the URL holds a name or password, and a sweep writes its plan down",
+            "leave them out of it, and give a --header or --api-key",
+        )
     return Server(
         command=tuple(map(str, command)),
-        url=chosen.get("url"),
+        url=url,
         cpus=processors(how.server_cpus),
         ready_timeout_s=how.server_ready_timeout if "server_ready_timeout" in launch else None,
         traced=not how.no_server_hook,

@@ -10,7 +10,12 @@ from mmload.report.fields import Fact
 
 Section = dict[str, Any]
 
-VERDICTS: Final = {"pass": "passes", "fail": "fails", "invalid": "INVALID"}
+VERDICTS: Final = {
+    "pass": "passes",
+    "unsure": "unsure",
+    "fail": "fails",
+    "invalid": "INVALID",
+}
 QUEUES: Final = {"stable": "stable", "growing": "growing", "cant_tell": "can't tell"}
 
 
@@ -65,5 +70,6 @@ def knee(made: Section) -> str:
 
 def why(runs: list[Section], rate: float) -> str:
     """Why a rate fails: what the first of its failing runs says."""
-    failed = (run for run in runs if run["rate"] == rate and run["verdict"] == "fail")
+    against = ("fail", "unsure")
+    failed = (run for run in runs if run["rate"] == rate and run["verdict"] in against)
     return "; ".join(reason.rstrip(".") for reason in next(failed, {"reasons": []})["reasons"])

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mmload.hook.stages import PHASE_TITLES, PHASES
 from mmload.report import palette, sweep_words
-from mmload.report.figures import Figure, axis, figure, label, unit, wide_axis
+from mmload.report.figures import Figure, axis, figure, label, line, unit, wide_axis
 from mmload.report.sweep_heat import heatmaps
 from mmload.report.sweep_words import Section
 
@@ -21,6 +21,7 @@ def figures(made: Section) -> dict[str, Figure]:
         "runs": runs(made),
         "effects": effects(made),
         "split": split(made),
+        "loads": loads(made),
         "pareto": pareto(made),
         **{f"heat{i}": heat for i, heat in enumerate(heatmaps(made))},
     }
@@ -118,7 +119,8 @@ def effects(made: Section) -> Figure | None:
                 },
             }
         )
-    ticks = [t for t in _RATIOS if span[0] / 1.3 <= t <= span[1] * 1.3]
+    steps = _RATIOS if span[1] < 3 * span[0] else _WIDE_RATIOS
+    ticks = [t for t in steps if span[0] / 1.3 <= t <= span[1] * 1.3]
     band = {"type": "rect", "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0}}
     return figure(
         f"What each axis changes ({made['objective']['title']}; the band is within"
@@ -138,7 +140,22 @@ def effects(made: Section) -> Figure | None:
     )
 
 
-_RATIOS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 2, 5, 10, 20, 50, 100)
+_RATIOS: Final[tuple[float, ...]] = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
+_WIDE_RATIOS: Final[tuple[float, ...]] = (
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2,
+    5,
+    10,
+    20,
+    50,
+    100,
+)
 
 
 def split(made: Section) -> Figure | None:
@@ -172,6 +189,44 @@ def split(made: Section) -> Figure | None:
         bargap=0.3,
         xaxis=axis(f"time since the intended send time, {in_unit}"),
         yaxis=_rows(),
+    )
+
+
+def loads(made: Section) -> Figure | None:
+    """The objective against answers a second: a line a setting, a point a load."""
+    points = {p["point"]: p for p in made["points"]}
+    lines = []
+    for setting in made["settings"]:
+        known = [p for n in setting["points"] if (p := points[n])["throughput_qps"]]
+        known.sort(key=lambda p: p["throughput_qps"])
+        if len(known) > 1:
+            lines.append((setting["label"] or "the server", known))
+    if not lines:
+        return None
+    values = [p["objective_ms"] for _, known in lines for p in known]
+    factor, in_unit = unit(values)
+    data: list[Figure] = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": label(name),
+            "x": [p["throughput_qps"] for p in known],
+            "y": [p["objective_ms"] / factor for p in known],
+            "text": [label(p["label"]) for p in known],
+            "hovertemplate": f"%{{text}}: %{{y:.4~g}} {in_unit} at %{{x:.3~g}}/s<extra></extra>",
+            "line": line(number),
+            "marker": {"size": 7, "symbol": palette.SERIES_SYMBOLS[number % 6]},
+        }
+        for number, (name, known) in enumerate(lines)
+    ]
+    return figure(
+        f"{made['objective']['title']} against throughput",
+        280,
+        data,
+        xaxis=axis("answers/s"),
+        yaxis=axis(
+            f"{made['objective']['title']}, {in_unit}", **wide_axis([v / factor for v in values])
+        ),
     )
 
 

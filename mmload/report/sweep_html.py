@@ -28,6 +28,7 @@ def render_sweep_html(made: Section) -> str:
         section("Every run", figure("runs", figures)),
         section("Points", _points(made)),
         section("Where the time goes", figure("split", figures), _phases(made)),
+        section("Latency against throughput", figure("loads", figures)),
         section("What it costs", figure("pareto", figures), _pareto(made)),
         section("Runs that are not valid", facts(sweep_words.failures(made))),
         section("Sweep", facts(sweep_words.facts(made)), _scenario(made)),

@@ -131,7 +131,7 @@ def _entry(
                 f" {in_words(one)}"
             )
             if one.low is None:
-                sentence += "; a single repeat shows no scatter"
+                sentence += "; so few repeats show no scatter"
             needed = repeats_needed(one, table.plan.repeats, share)
             sentence += f"; about {needed} repeats would do" if needed else ""
             sentence += _ways(table, axis, known, share)

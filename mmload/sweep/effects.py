@@ -23,14 +23,25 @@ from mmload.analysis.student import critical, two_sided_p
 
 ALPHA: Final = 0.05
 CONFIDENCE: Final = 0.95
+MIN_PAIRS: Final = 3  # two that happen to agree would look like certainty
+MIN_DEGREES: Final = 3  # of a noise that stands in for theirs
 MOST_REPEATS_ADVISED: Final = 50
 
 Cells = Sequence[NDArray[np.float64]]  # a cell: a value a repeat, NaN where there is none
 
 
 @dataclass(frozen=True, slots=True)
+class Noise:
+    """Variance of a run's logarithm within blocks, pooled over a sweep, and its degrees."""
+
+    variance: float
+    df: int
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
-    """Side b over side a. `ratio` 0.5: half of it. Interval and p are None for single repeats."""
+    """Side b over side a. `ratio` 0.5: half of it. Interval and p are None for single repeats, and
+    for fewer than `MIN_PAIRS` pairs of runs."""
 
     ratio: float
     low: float | None
@@ -56,9 +67,9 @@ class Change:
         return (math.log(self.high) - math.log(self.low)) / 2 if self.low > 0 else math.inf
 
 
-def change(a: Cells, b: Cells) -> Change | None:
+def change(a: Cells, b: Cells, noise: Noise | None = None) -> Change | None:
     """From side `a` to side `b`, whose cells belong together and hold values above 0; None without
-    a repeat in which both have one."""
+    a repeat in which both have one. `noise` stands in for the scatter of too few pairs."""
     means, variances, pairs = [], [], 0
     single = False
     for of_a, of_b in zip(a, b, strict=True):
@@ -76,14 +87,17 @@ def change(a: Cells, b: Cells) -> Change | None:
         return None
     mean = math.fsum(means) / len(means)
     cells = tuple(math.exp(m) for m in means)
-    if single or len(variances) < len(means):
-        return Change(math.exp(mean), None, None, None, pairs, cells)
-    total = math.fsum(v for v, _ in variances)
-    error = math.sqrt(total) / len(means)
+    if single or pairs < MIN_PAIRS:
+        if noise is None or noise.df < MIN_DEGREES:
+            return Change(math.exp(mean), None, None, None, pairs, cells)
+        error, df = math.sqrt(2 * noise.variance / pairs), float(noise.df)
+    else:
+        total = math.fsum(v for v, _ in variances)
+        error = math.sqrt(total) / len(means)
+        df = total**2 / math.fsum(v**2 / n for v, n in variances) if total else 1.0
     if error == 0:
         p = 1.0 if mean == 0 else 0.0
         return Change(math.exp(mean), math.exp(mean), math.exp(mean), p, pairs, cells)
-    df = total**2 / math.fsum(v**2 / n for v, n in variances)
     reach = critical(CONFIDENCE, df) * error
     low, high = (math.exp(min(mean + by, 700.0)) for by in (-reach, reach))
     return Change(math.exp(mean), low, high, two_sided_p(mean / error, df), pairs, cells)

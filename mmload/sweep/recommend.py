@@ -52,7 +52,7 @@ def recommend(table: Table, title: str) -> dict[str, Any] | None:
     over = f", geometric mean over {len(table.loads)} loads" if len(table.loads) > 1 else ""
     lowest = f"{title} {_ms(best_ms)}{over}"
     if verdict == "no_difference_shown":
-        keep = f"keep {use.label}" if use is reference else f"{use.label} will do"
+        keep = f"keep {reference_word}, {use.label}" if use is reference else f"{use.label} will do"
         lead = f"No difference shown, {keep}. The lowest was {best.label}: {lowest}"
     elif verdict == "beats_default":
         lead = f"Use {best.label}, or one that is not shown to be slower: {lowest}"
@@ -90,7 +90,7 @@ def recommend(table: Table, title: str) -> dict[str, Any] | None:
 
 def _against(table: Table, other: Setting, best: Setting) -> Change | None:
     """The change from the other setting to the best, a cell a load."""
-    return change(table.cells(other), table.cells(best))
+    return change(table.cells(other), table.cells(best), table.residual())
 
 
 def _adjusted(one: Change | None, times: int) -> float | None:

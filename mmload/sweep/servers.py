@@ -1,9 +1,11 @@
 """From a point to the server to start for it. Raises UsageError for a value that it refuses."""
 
+from dataclasses import replace
 from typing import Any
 
-from mmload.server.settings import ServerSettings, server_settings
-from mmload.serving import CommandPlan, EmbeddedPlan, ServerPlan
+from mmload.server.settings import ServerSettings
+from mmload.serving import CommandPlan, ServerPlan
+from mmload.serving.flags import plan_from
 from mmload.sweep.axes import Point, show
 from mmload.sweep.command import with_settings
 from mmload.sweep.plan import Plan
@@ -28,7 +30,10 @@ def server_plan(plan: Plan, point: Point) -> ServerPlan | None:
     if server.kind == "url":
         return None
     given = {n.replace("-", "_"): show(v) for n, v in point.set.items() if v is not None}
-    return EmbeddedPlan(settings=server_settings(given), **how)
+    family = plan.scenarios[point.number].get("model_family")
+    embedded = plan_from(None, {}, given, None, family)
+    assert embedded is not None  # no URL
+    return replace(embedded, **how)
 
 
 def known_settings() -> list[str]:

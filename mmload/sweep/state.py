@@ -4,6 +4,7 @@
       sweep.json                  plan and outcomes, written after every run
       p003-renderer-workers=2/    one folder a point
         r1/ r2/ r3/               its runs, each a run folder like any other
+      earlier/                    runs that were interrupted, or INVALID and made once more
       summary.json, report.html, report.md
 
 What is finished stays: a folder that was interrupted is moved aside, never overwritten. A changed
@@ -22,6 +23,7 @@ from mmload.rundir import RunDir
 from mmload.sweep.plan import FORMAT, Plan, Work, differences
 
 FILE: Final = "sweep.json"
+EARLIER: Final = "earlier"
 Status = Literal["done", "invalid", "failed", "refused"]
 TRIES: Final = 2  # of a run whose measurement turns out INVALID
 
@@ -147,8 +149,11 @@ class State:
             with contextlib.suppress(OSError):
                 path.rmdir()  # an empty one is no loss
         if path.exists():
+            # Not beside it: the runs in a point's folder are its repeats.
+            kept = self.path / EARLIER / path.parent.name
+            kept.mkdir(parents=True, exist_ok=True)
             k = 1
-            while (aside := path.with_name(f"{path.name}.earlier-{k}")).exists():
+            while (aside := kept / f"{path.name}-{k}").exists():
                 k += 1
             path.rename(aside)
         return path

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmload.sweep.axes import Axis, Design, Point, Value, show
+from mmload.sweep.effects import Noise
 from mmload.sweep.figures import Figures, Outcome
 from mmload.sweep.plan import Plan
 
@@ -77,6 +78,20 @@ class Table:
                 total += float(((logs - logs.mean()) ** 2).sum())
                 df += len(logs) - 1
         return math.sqrt(total / df) if df else None
+
+    def residual(self) -> Noise:
+        """What is left of the objective's logarithm without points and blocks (repeats of a load):
+        the scatter that a comparison within blocks meets. Of points with all their repeats."""
+        total, df = 0.0, 0
+        for load in range(len(self.loads)):
+            rows = [self.values(s.points[load]) for s in self.settings if load in s.points]
+            whole = [np.log(row) for row in rows if not np.isnan(row).any()]
+            if len(whole) > 1 and self.plan.repeats > 1:
+                y = np.array(whole)
+                left = y - y.mean(axis=1, keepdims=True) - y.mean(axis=0) + y.mean()
+                total += float((left**2).sum())
+                df += (y.shape[0] - 1) * (y.shape[1] - 1)
+        return Noise(total / df if df else 0.0, df)
 
     def score_ms(self, setting: Setting) -> float | None:
         """Geometric mean over the loads of the point's median; None if a load has no valid run, or

@@ -93,6 +93,9 @@ def test_verdicts_are_majorities_and_a_tie_is_against() -> None:
     assert of("pass", "fail", "pass") == "pass"
     assert of("invalid") is None and of("invalid", "invalid") == "invalid"
     assert of("invalid", "pass") == "pass"
+    assert of("unsure") is None and of("unsure", "unsure") == "fail"
+    assert of("unsure", "pass") is None and of("unsure", "pass", "pass") == "pass"
+    assert of("unsure", "fail") == "fail" and of("pass", "unsure", "unsure") == "fail"
 
 
 def test_an_end_that_turns_moves_the_bracket() -> None:

@@ -6,8 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from mmload.sweep.effects import change, repeats_needed
+from mmload.sweep.effects import Noise, change, repeats_needed
 from mmload.sweep.plan import Work
+from mmload.sweep.table import Table
 from tests.unit.sweep_samples import noisy, outcomes_of, plan_of, summary_of
 
 
@@ -46,7 +47,32 @@ def test_single_repeats_and_gaps() -> None:
     assert change([np.array([1.0, nan])], [np.array([nan, 1.0])]) is None
     gap = change([np.array([1.0, 2.0, nan])], [np.array([2.0, 4.0, 8.0])])
     assert gap is not None and gap.pairs == 2 and gap.ratio == pytest.approx(2)
+    assert gap.p is None and gap.low is None  # two that agree are not certainty
     assert change([], []) is None
+
+
+def test_a_noise_stands_in_for_too_few_pairs() -> None:
+    """Two pairs, variance .01 a run: error sqrt(2 x .01 / 2) = .1 with 3 degrees."""
+    sides = [np.array([100.0, 100.0])], [np.array([200.0, 200.0])]
+    found = change(*sides, Noise(0.01, 3))
+    assert found is not None and found.half_width is not None and found.p is not None
+    assert found.half_width == pytest.approx(3.182446 * 0.1, rel=1e-6)
+    assert 0.005 < found.p < 0.01  # t = 6.93
+    unsure = change(*sides, Noise(0.01, 2))
+    assert unsure is not None and unsure.p is None
+
+
+def test_residuals_are_without_points_and_blocks() -> None:
+    """log y = point + block + (.1, -.1; -.1, .1): four residuals of .1 with one degree."""
+    plan = plan_of(["renderer-workers=1,2"], repeats=2)
+    left = {(0, 1): 0.1, (0, 2): -0.1, (1, 1): -0.1, (1, 2): 0.1}
+    table = Table(
+        plan,
+        outcomes_of(plan, lambda p, r: math.exp(3 + p.number + 0.5 * r + left[p.number, r])),
+        {},
+    )
+    noise = table.residual()
+    assert noise.df == 1 and noise.variance == pytest.approx(4 * 0.01)
 
 
 def test_repeats_needed() -> None:

@@ -74,6 +74,7 @@ def test_what_an_earlier_try_left_is_moved_aside(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "records.jsonl").write_text(f"{number}")
         assert state.free_folder(work) == folder and not folder.exists()
-    kept = sorted(p.name for p in folder.parent.iterdir())
-    assert kept == ["r2.earlier-1", "r2.earlier-2"]
-    assert (folder.parent / "r2.earlier-2" / "records.jsonl").read_text() == "2"
+    kept = tmp_path / "s" / "earlier" / "p001-renderer-workers=2"
+    assert sorted(p.name for p in kept.iterdir()) == ["r2-1", "r2-2"]
+    assert (kept / "r2-2" / "records.jsonl").read_text() == "2"
+    assert list(folder.parent.iterdir()) == []  # its runs alone are its repeats

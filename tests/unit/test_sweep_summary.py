@@ -92,7 +92,11 @@ def test_every_format_shows_the_same_and_json_is_strict() -> None:
     )
     json.dumps(made, allow_nan=False)
     html = render_sweep_html(made)
-    assert "<x>" not in html.replace("&lt;x&gt;", "") and "chart-heat1" in html
+    assert (
+        "<x>" not in html.replace("&lt;x&gt;", "")
+        and "chart-heat1" in html
+        and "chart-loads" in html
+    )
     for text in (render_sweep_text(made, 80), render_sweep_markdown(made)):
         assert "renderer-workers" in text and "no effect" in text
     for width in (80, 120):

@@ -1,0 +1,163 @@
+"""What a capacity report says of made-up runs: the interval, the knee, the prediction in words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mmload.analysis.objectives import Held
+from mmload.capacity.curve import curve, knee
+from mmload.capacity.judge import Rate
+from mmload.capacity.predict import predicted
+from mmload.capacity.search import Verdict, bracket
+from mmload.capacity.state import Asked
+from mmload.capacity.summary import summarise
+from mmload.report.capacity_html import render_capacity_html
+from mmload.report.capacity_markdown import render_capacity_markdown
+from mmload.report.capacity_terminal import render_capacity_text
+from mmload.slo import parse_slo
+
+SLO = parse_slo("ttft:p99<500ms")
+
+
+def rate_of(
+    rate: float,
+    verdict: Verdict,
+    p90_ms: float = 100.0,
+    *,
+    service_ms: float = 50.0,
+    stage: str = "processor",
+    reasons: tuple[str, ...] = (),
+) -> Rate:
+    capacity = 1000 / service_ms
+    summary: dict[str, Any] = {
+        "run": {"simulated": ""},
+        "sent": 160,
+        "ok": 160,
+        "valid": verdict != "invalid",
+        "ttft_ms": {"p50": p90_ms / 2, "p90": p90_ms, "p99": p90_ms * 2},
+        "e2e_ms": {"p50": p90_ms, "p90": p90_ms * 2, "p99": p90_ms * 3},
+        "queue": {"verdict": "stable" if verdict == "pass" else "growing", "growth_per_s": 0.1},
+        "bottleneck": {
+            "stage": stage,
+            "utilisation": rate / capacity,
+            "capacity_qps": capacity,
+            "width": 1,
+        },
+        "stages": {stage: {"title": stage}},
+    }
+    held = (Held(SLO, p90_ms * 2, verdict == "pass"),)
+    good = 1.0 if verdict == "pass" else 0.5
+    return Rate(rate, "bisect", f"r-{rate:g}", verdict, reasons, held, rate * good, good, summary)
+
+
+def _predicted(rates: list[Rate]) -> dict[str, Any]:
+    found = predicted(rates, bracket([one.trial for one in rates]))
+    assert found is not None
+    return found
+
+
+def test_a_prediction_within_the_interval() -> None:
+    found = _predicted([rate_of(19.5, "pass"), rate_of(20.5, "fail")])
+    assert (found["capacity_qps"], found["at_rate"], found["service_ms"]) == (20.0, 19.5, 50.0)
+    assert "within the interval found" in found["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        (
+            [rate_of(10, "pass"), rate_of(11, "fail", reasons=("TTFT p99 is 600 ms, the limit",))],
+            "ends the rate earlier: waiting grows long before utilisation 1 (0.55 at",
+        ),
+        (
+            [rate_of(10, "pass"), rate_of(12, "fail", service_ms=83.0)],
+            "under load the same work takes 83 ms",
+        ),
+        (
+            [rate_of(10, "pass"), rate_of(12, "fail", stage="prefill")],
+            "another stage limits: the prefill",
+        ),
+        ([rate_of(25, "pass"), rate_of(26, "fail")], "More was carried"),
+        ([rate_of(10, "pass")], "No rate failed"),
+    ],
+)
+def test_the_difference_is_explained(rates: list[Rate], words: str) -> None:
+    assert words in _predicted(rates)["sentence"]
+
+
+def test_no_spans_no_prediction() -> None:
+    assert predicted([], bracket([])) is None
+
+
+def test_the_knee_is_where_p90_passes_twice_its_first_value() -> None:
+    rates = [
+        *(rate_of(5, "pass", 100), rate_of(5, "pass", 110), rate_of(5, "pass", 90)),
+        *(rate_of(10, "pass", 150), rate_of(15, "pass", 199), rate_of(18, "fail", 201)),
+        rate_of(16, "invalid", 9999),
+    ]
+    rows = curve(rates, "ttft")
+    assert [(row["rate"], row["runs"], row["p90_ms"]) for row in rows] == [
+        (5, 3, 100), (10, 1, 150), (15, 1, 199), (18, 1, 201)
+    ]  # fmt: skip
+    assert knee(rows) == {"above": 15, "up_to": 18, "p90_ms": 200}
+    assert knee(rows[:3]) is None and knee([]) is None
+
+
+def _asked(**more: Any) -> Asked:
+    made: dict[str, Any] = {
+        "started_at": "2026-01-01T00:00:00+00:00",
+        "server": "mmload serve <b>",
+        "slos": [str(SLO)],
+        "scenario": {"frames": [15], "size": ["854x480"], "arrival": "poisson"},
+        "start": 10.0,
+        "precision": 0.05,
+        "factor": 2.0,
+        "repeats": 3,
+        "requests_a_rate": 160,
+        "least_s": 10.0,
+        "ended": "confirmed",
+    }
+    return Asked(**(made | more))
+
+
+@pytest.mark.parametrize(
+    ("rates", "more", "sentence"),
+    [
+        (
+            [rate_of(19.5, "pass"), rate_of(20.4, "fail")],
+            {},
+            "Capacity is 19.5 to 20.4 requests/s with ttft:p99<500ms and a stable queue.",
+        ),
+        (
+            [rate_of(19.5, "pass"), rate_of(20.4, "fail")],
+            {"ended": "time_budget", "at_least": 20.0},
+            "a stable queue, not confirmed. Asked for 20/s: NOT reached.",
+        ),
+        (
+            [rate_of(10, "pass"), rate_of(20, "invalid"), rate_of(20, "invalid")],
+            {"ended": "generator", "at_least": 10.0},
+            "the generator could not hold 20, which is no failure of the server. Asked for 10/s:"
+            " reached.",
+        ),
+        (
+            [rate_of(1, "pass"), rate_of(2, "fail"), rate_of(4, "pass")],
+            {},
+            "Not monotone: 4 passed although 2 failed.",
+        ),
+        ([rate_of(1, "fail")], {"ended": "least"}, "No rate tried meets ttft:p99<500ms"),
+        ([], {"ended": "interrupted"}, "Nothing was measured."),
+    ],
+)
+def test_the_first_sentence_and_every_format(
+    rates: list[Rate], more: dict[str, Any], sentence: str
+) -> None:
+    made = summarise(_asked(**more), [SLO], rates)
+    assert sentence in made["sentence"]
+    json.dumps(made, allow_nan=False)
+    html = render_capacity_html(made)
+    assert "<b>" not in html.split("<main>")[1].split('class="subtitle"')[1].split("</p>")[0]
+    assert "chart-goodput" in html or not rates
+    assert render_capacity_markdown(made).startswith("**")
+    for width in (80, 120):
+        assert max(map(len, render_capacity_text(made, width).splitlines())) <= width
