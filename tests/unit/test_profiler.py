@@ -77,7 +77,7 @@ def test_a_native_function_is_one_function() -> None:
         (f"{SITE}/sglang/srt/managers/tokenizer_manager.py", "sglang"),
         (f"{SITE}/sglang/srt/multimodal/processors/qwen_vl.py", "sglang_model"),
         (f"{SITE}/tokenizers/tokenizers.abi3.so", "transformers"),
-        ("/root/.cargo/registry/src/i/tokenizers-0.22.1/src/lib.rs", "transformers"),
+        ("/home/u/.cargo/registry/src/i/tokenizers-0.22.1/src/lib.rs", "transformers"),
         (f"{SITE}/torchvision/image.so", "torchvision"),
         (f"{SITE}/torch/lib/libgomp-a34b3233.so.1", "torch"),
         (f"{SITE}/numpy.libs/libscipy_openblas64_-8fb3d286.so", "numeric"),
@@ -96,7 +96,7 @@ def test_a_native_function_is_one_function() -> None:
         ("/usr/lib/x86_64-linux-gnu/libc.so.6", None),
         ("/opt/python/lib/libpython3.11.so.1.0", None),
         ("/usr/bin/python3.12", None),
-        ("/tmp/Python-3.12.1/Modules/_queuemodule.c", None),
+        ("/build/Python-3.12.1/Modules/_queuemodule.c", None),
         ("", None),
     ],
 )
