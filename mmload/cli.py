@@ -78,6 +78,11 @@ app.command(
     help="Are the owned processors the stock ones, bit for bit? Are two files of tensors?",
 )
 app.command(
+    "mmload.commands.profile:profile",
+    name="profile",
+    help="Profile a running server: whose code takes the time, how deep the calls go.",
+)
+app.command(
     "mmload.commands.serve:serve",
     name="serve",
     help="Run the embedded server (real preprocessing; a simulated accelerator or a real model).",

@@ -264,3 +264,16 @@ class ServerProcess(msgspec.Struct, omit_defaults=True):
     # pools: name -> width; blind: what cannot be seen -> why; saw: anything else
     notes: dict[str, dict[str, Any]] = {}
     lost: int = 0  # spans dropped by a full buffer or a dead disk
+
+
+class Sample(msgspec.Struct, omit_defaults=True):
+    """A line of metrics.jsonl: what a source said at a time of the host's monotonic clock.
+
+    `source` is "server" (its /metrics), "processes" or "gpu N: NAME"; `values` are those of
+    `mmload.watch`. With an `error` there are none.
+    """
+
+    at_ns: int
+    source: str
+    values: dict[str, float] = {}
+    error: str = ""

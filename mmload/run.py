@@ -34,6 +34,7 @@ from mmload.scenario import Scenario
 from mmload.scenario_types import AUTO
 from mmload.serving import About, EmbeddedPlan, Server, ServerPlan, server_of
 from mmload.spans_home import SpanSource
+from mmload.watching import Watching, watched
 from mmload.wire import APIS
 
 LAG_LIMIT_MS: Final = 25.0
@@ -62,6 +63,7 @@ class Options:
     reach: Reach = field(default_factory=Reach)
     server: ServerPlan | Server | None = None  # to start for this run; or one that stays up after
     workers: int | None = 1  # None: as many as the schedule needs
+    watching: Watching = field(default_factory=Watching)
     html: bool = True  # write report.html; without, `mmload report` makes it
 
 
@@ -133,7 +135,10 @@ class Run:
             manifest = self._manifest(target, found, plan, media, payloads, spans, server)
             manifest.warmup = warmed_up
             manifest.notes += self._notes(target, -(-connections // len(specs)))
-            result = self._run_load(folder, manifest, payloads, specs, server)
+            pids = server.pids() if server is not None else None
+            watching, say, schedule_s = self.options.watching, self.watcher.say, plan.schedule_s
+            with watched(watching, folder, target, address, pids, schedule_s, say):
+                result = self._run_load(folder, manifest, payloads, specs, server)
             notes = []
             if server is not None and ours:
                 self.watcher.say("ending the server")

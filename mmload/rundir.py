@@ -8,6 +8,8 @@
       records.jsonl     one line a request, appended as requests end (kill -9 leaves it readable);
                         records.1.jsonl ... where there were more load workers
       spans/*.jsonl     the server's hook, one file a process
+      metrics.jsonl     what the server's own gauges and its processes said, once a second
+      profile.json      the layered profile, where one was asked for; profile.speedscope.json
       server.log        the embedded or launched server's output
       end.json          how the run ended (absent: it was killed)
       summary.json      every number of the report (made again by `mmload report`)
@@ -29,7 +31,7 @@ import msgspec
 
 from mmload import __version__
 from mmload.errors import UsageError
-from mmload.records import Record, ServerProcess, Span
+from mmload.records import Record, Sample, ServerProcess, Span
 
 FORMAT: Final = 1
 
@@ -208,6 +210,14 @@ class RunDir:
 
     def spans(self) -> "SpanLines":
         return SpanLines(sorted(self.spans_path.glob("*.jsonl")))
+
+    @property
+    def samples_path(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def samples(self) -> "Lines[Sample]":
+        """Nothing when nothing was watched."""
+        return Lines([self.samples_path], Sample)
 
     def payloads(self) -> list[dict[str, Any]]:
         try:

@@ -37,11 +37,17 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "rundir",
     ),
     "slo": ("clock", "errors"),
-    "analysis": ("records", "rundir", "hook.stages", "clock", "processors.families", "slo"),
+    "analysis": (
+        *("records", "rundir", "hook.stages", "clock", "processors.families"),
+        *("slo", "watch.names"),
+    ),
     "processors": ("errors",),
     "parity": ("errors", "processors", ""),
     "server": ("clock", "errors", "hook", "processors", ""),
-    "report": ("analysis", "clock", "errors", "hook.stages", "records", "rundir", "load.workers"),
+    "report": (
+        *("analysis", "clock", "errors", "hook.stages", "profiler", "records", "rundir"),
+        *("load.workers", "watch.names"),
+    ),
     "compare": ("analysis", "errors", "report", "rundir", "scenario", ""),
     "sweep": (
         *("analysis", "clock", "errors", "hook.stages", "load.workers", "run", "rundir"),
@@ -52,6 +58,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("scenario", "slo", ""),
     ),
     "history": ("analysis", "errors", "rundir"),
+    "processes": (),
+    "profiler": ("clock", "errors", "processes"),
+    "watch": ("clock", "load", "processes", "records"),
     "flags": (),
     "trace": ("hook",),
 }

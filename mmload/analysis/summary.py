@@ -29,7 +29,8 @@ from mmload.analysis.verdict import (
     missing_records,
 )
 from mmload.analysis.warmup import is_slower, warmup_requests
-from mmload.records import RecordTable, ServerProcess, Span
+from mmload.analysis.watched import Watched
+from mmload.records import RecordTable, Sample, ServerProcess, Span
 from mmload.rundir import RunEnd, RunManifest
 
 SCHEMA: Final = 1
@@ -52,12 +53,15 @@ def summarise(
     damaged: int = 0,
     *,
     answers: dict[str, Any] | None = None,
+    samples: Iterable[Sample] = (),
+    profile: dict[str, Any] | None = None,
 ) -> Analysis:
     """Works out a run. `end` is None when it was killed.
 
     `spans` is read once, and `processes` looked at only after that: it may be the list that reading
     fills (`SpanLines.processes`). Where `spans` counts its own damaged lines, they are added to
-    `damaged`. `answers` is what a `Grader` made of the records.
+    `damaged`. `answers` is what a `Grader` made of the records, `profile`
+    what `profiler.cake` made of a profile; `samples` are those of metrics.jsonl.
     """
     m = Measures.of(table)
     everything = m
@@ -90,6 +94,9 @@ def summarise(
     limit_ms = lag_limit_ms(manifest, m)
     reasons = invalid_reasons(manifest, end, table, m, missing, limit_ms)
     checked = tokens.check(manifest, table, m, joined.frames if joined is not None else None)
+    elapsed_s = sections.elapsed_s(arrivals, done)
+    watched = Watched(samples, manifest.origin_ns, elapsed_s or 0.0)
+    server_series = watched.server_series(backlog)
     found = Findings(
         manifest,
         end,
@@ -102,9 +109,10 @@ def summarise(
         damaged,
         checked=checked,
         loop_wait_ms=loop_wait_ms(parts),
+        server_series=server_series,
+        profile=profile,
         slow_start=0 if cut or not is_slower(everything.ttft_ns, warm_up) else warm_up,
     )
-    elapsed_s = sections.elapsed_s(arrivals, done)
     summary = {
         "schema": SCHEMA,
         "mmload": manifest.mmload,
@@ -128,6 +136,9 @@ def summarise(
         "bottleneck": bottleneck(loads, arrival_qps),
         **sections.joins(joined, table, m),
         "unattributed_ms": sections.unattributed(joined, parts),
+        "server_series": server_series,
+        "resources": watched.resources(),
+        "profile": profile,
         "server_processes": [sections.process(one) for one in processes],
         "media": manifest.media,
         "answers": answers,
@@ -142,6 +153,7 @@ def summarise(
         "curve": series.curves(table, m),
         "split": series.split_bars(phases),
         "outcomes": series.outcomes_over_time(table, m),
+        "watched": watched.series(),
     }
     return Analysis(summary, charts)
 

@@ -19,6 +19,7 @@ from mmload.analysis.quantiles import MIN_SAMPLES_P99, P50, at_quantile
 from mmload.analysis.stages import StageLoad
 from mmload.analysis.token_words import warnings as token_warnings
 from mmload.analysis.tokens import Checked
+from mmload.analysis.watched import unseen_sentence
 from mmload.records import RecordTable, ServerProcess
 from mmload.rundir import RunEnd, RunManifest
 
@@ -49,6 +50,8 @@ class Findings:
     damaged: int
     checked: Checked | None = None
     loop_wait_ms: float = 0.0  # mean over the requests, of waiting for a held-up event loop
+    server_series: dict[str, Any] | None = None
+    profile: dict[str, Any] | None = None
     slow_start: int = 0  # requests at the start that were slower, and are in the figures
 
 
@@ -176,6 +179,24 @@ _THREADS = {"cpu": "OMP_NUM_THREADS (--omp-threads)", "gpu": "--engine-threads"}
 
 
 def _of_server(found: Findings) -> Iterator[Trap]:
+    unseen = unseen_sentence(found.server_series)
+    if unseen:
+        yield Trap(
+            "unseen_queue",
+            unseen,
+            "Do not scale or alert by these gauges: they count what has reached the engine, and"
+            " requests wait in front of it. The stages say where.",
+        )
+    if found.profile is not None:
+        stopped = found.profile["native"]
+        yield Trap(
+            "profiled",
+            f"py-spy {'stopped' if stopped else 'read'} the server's processes"
+            f" {found.profile['rate_hz']} times a second during the load.",
+            "Do not quote these latencies: run again without the profile."
+            if stopped
+            else "It was not stopped for that. For a latency to quote, run again without.",
+        )
     for load in idle_pools(found.loads):
         yield Trap(
             "pool_idle",

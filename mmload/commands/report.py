@@ -10,9 +10,12 @@ from typing import Annotated, Any, Literal, TextIO
 from cyclopts import Parameter
 
 from mmload.errors import UsageError
+from mmload.profiler import files as profiles
+from mmload.profiler.session import speedscope as speedscope_of
 from mmload.report import exports
 from mmload.report.files import analyse, write_files
 from mmload.report.markdown import render_markdown
+from mmload.report.perfetto import write as write_perfetto
 from mmload.report.terminal import render
 from mmload.rundir import RunDir
 
@@ -46,6 +49,10 @@ def report(
     hlog: Annotated[
         Path | None, _file("Write an HdrHistogram log of all measures by second (.hlog)")
     ] = None,
+    perfetto: Annotated[
+        Path | None, _file("Write client and server on one time line (Perfetto, Chrome trace)")
+    ] = None,
+    speedscope: Annotated[Path | None, _file("Write the profile for speedscope.app")] = None,
     measure: Annotated[Measure, Parameter(help="Latency that --hgrm writes.")] = "ttft",
 ) -> int:
     """Make summary.json and report.html of a run again, and print the report."""
@@ -58,11 +65,14 @@ def report(
         ("--sequential-csv", sequential_csv, lambda out: exports.sequential_csv(table, out)),
         ("--hgrm", hgrm, lambda out: out.write(exports.hgrm(folder.records(), measure))),
         ("--hlog", hlog, lambda out: out.write(exports.hlog(folder.records(), _start_s(folder)))),
+        ("--perfetto", perfetto, lambda out: _perfetto(folder, out)),
+        ("--speedscope", speedscope, lambda out: json.dump(scope, out, allow_nan=False)),
     ]
     asked = [(flag, path, write) for flag, path, write in wanted if path is not None]
     if asked:
         folder.manifest()  # says when this is no run folder
         table = _sequential(folder) if sequential_csv is not None else {}
+        scope = _speedscope(folder) if speedscope is not None else {}
         for flag, path, write in asked:
             _export(flag, path, write)
         return 0
@@ -104,6 +114,21 @@ def _export(flag: str, path: Path, write: Callable[[TextIO], object]) -> None:
 
 def _start_s(folder: RunDir) -> float:
     return datetime.fromisoformat(folder.manifest().started_at).timestamp()
+
+
+def _perfetto(folder: RunDir, out: TextIO) -> int:
+    records, spans, samples = folder.records(), folder.spans(), folder.samples()
+    return write_perfetto(folder.manifest(), records, spans, samples, out)
+
+
+def _speedscope(folder: RunDir) -> dict[str, Any]:
+    session = profiles.read(folder.path)
+    if session is None:
+        raise UsageError(
+            f"--speedscope: {folder.path} has no profile",
+            "make one with `mmload run --profile-server`",
+        )
+    return speedscope_of(session, folder.path.name)
 
 
 def _sequential(folder: RunDir) -> dict[str, Any]:

@@ -5,12 +5,13 @@ import signal
 import sys
 from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from mmload.commands import SERVER_COMMAND
 from mmload.errors import Interrupted, InvalidRun, MmloadError, UsageError
 from mmload.flags import flags_of, given, spread
 from mmload.load.reach import Reach, reach_from
+from mmload.profiler.collect import Sampling
 from mmload.report.live import watcher
 from mmload.report.terminal import render
 from mmload.run import Options, Run
@@ -19,8 +20,10 @@ from mmload.scenario_file import load_scenario
 from mmload.server.settings import ServerSettings
 from mmload.serving import ServerPlan
 from mmload.serving.flags import Launch, plan_from
+from mmload.watching import Watching
 
 MAX_WORKERS = 256
+WATCHING = Group("Watching the server", sort_key=3)
 
 # What stands after `--` on the command line: `mmload.cli` makes it into flags.
 ServerCommand = Annotated[list[str] | None, Parameter(name=SERVER_COMMAND, show=False)]
@@ -30,7 +33,7 @@ ConnectionFlags = flags_of(Reach, "How to reach the server", place=2)
 EmbeddedFlags = flags_of(
     ServerSettings,
     "Embedded server (without a URL)",
-    place=3,
+    place=4,
     leave_out=("host", "port", "model", "model-family"),  # the load's --model-family is for both
 )
 LaunchFlags = flags_of(Launch, "Server that mmload starts (embedded, or after --)", place=4)
@@ -51,6 +54,30 @@ def run(
         Parameter(name="--json", help="Print summary.json instead of the report.", negative=()),
     ] = False,
     quiet: Annotated[bool, Parameter(help="No progress.", negative=())] = False,
+    scrape: Annotated[
+        str | None, Parameter(help="Its gauges are at this URL, not at /metrics.", group=WATCHING)
+    ] = None,
+    no_scrape: Annotated[
+        bool, Parameter(help="Do not ask the server for its gauges.", group=WATCHING, negative=())
+    ] = False,
+    profile_server: Annotated[
+        bool,
+        Parameter(
+            help="Profile its processes with py-spy during the load: whose code takes the time,"
+            " how deep the calls go.",
+            group=WATCHING,
+            negative=(),
+        ),
+    ] = False,
+    profile_native: Annotated[
+        bool,
+        Parameter(
+            help="The same with native functions, for which it is stopped for every sample: such"
+            " latencies are not for quoting.",
+            group=WATCHING,
+            negative=(),
+        ),
+    ] = False,
     embedded: Any = None,
     launch: Any = None,
     server_command: ServerCommand = None,
@@ -71,7 +98,12 @@ def run(
     family = chosen.model_family
     plan = plan_from(server_command, given(launch), given(embedded), chosen.url, family)
     reach = reach_for(given(connection), plan)
-    options = Options(reach=reach, server=plan, workers=load_workers(workers))
+    options = Options(
+        reach=reach,
+        server=plan,
+        workers=load_workers(workers),
+        watching=Watching(scrape, no_scrape, _sampling(profile_server, profile_native)),
+    )
     one = Run(chosen, options, watcher(quiet=quiet or as_json))
     signs = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(sign, lambda _sign, _frame: one.stop()) for sign in signs]
@@ -99,6 +131,10 @@ def run(
     if not summary["valid"]:
         return InvalidRun.exit_code
     return MmloadError.exit_code if one.unwritten else 0
+
+
+def _sampling(profile: bool, native: bool) -> Sampling | None:
+    return Sampling(native) if profile or native else None
 
 
 def reach_for(values: dict[str, Any], *plans: ServerPlan | None) -> Reach:

@@ -9,8 +9,10 @@ from typing import Final
 
 from mmload.hook.stages import PHASES
 from mmload.report import numbers, palette, tables, words
+from mmload.report.cake_chart import icicle
 from mmload.report.fields import Summary, get
 from mmload.report.figures import Figure, axis, figure, label, line, marker, unit
+from mmload.report.watch_chart import watched
 
 STAGES_SHOWN: Final = 5  # backlog lines of single stages; more cannot be told apart
 VISIBLE_SHARE: Final = 0.05  # of the whole backlog's peak; a line below it lies on the axis
@@ -24,6 +26,8 @@ def figures(summary: Summary, series: Summary) -> dict[str, Figure]:
     made = {
         "split": split(summary),
         "queue": queue(summary, get(series, "queue")),
+        "watched": watched(series),
+        "cake": icicle(get(summary, "profile")),
         "latency": latency(summary, get(series, "latency")),
         "curve": curve(summary, get(series, "curve")),
         "outcomes": outcomes(get(series, "outcomes")),

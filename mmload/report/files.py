@@ -2,6 +2,8 @@
 
 from mmload.analysis.answers import Grader
 from mmload.analysis.summary import Analysis, summarise
+from mmload.profiler import files as profiles
+from mmload.profiler.cake import cake
 from mmload.records import RecordTable
 from mmload.report.html import render_html
 from mmload.rundir import RunDir, RunEnd
@@ -17,7 +19,18 @@ def analyse(run: RunDir, end: RunEnd | None = None) -> Analysis:
     damaged = expected.damaged + records.damaged
     answers = grader.section()
     end = end or run.end()
-    return summarise(manifest, end, table, spans, spans.processes, damaged, answers=answers)
+    session = profiles.read(run.path)
+    return summarise(
+        manifest,
+        end,
+        table,
+        spans,
+        spans.processes,
+        damaged,
+        answers=answers,
+        samples=run.samples(),
+        profile=cake(session) if session is not None else None,
+    )
 
 
 def write_files(run: RunDir, analysis: Analysis, *, html: bool = True) -> None:

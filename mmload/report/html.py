@@ -6,9 +6,9 @@ In: the summary of docs/summary.md and the series behind its charts. Out: the te
 
 from typing import Any
 
-from mmload.report import charts, numbers, results, tables, words
+from mmload.report import charts, html_cake, numbers, results, tables, watched, words
 from mmload.report.fields import Summary, flat, get
-from mmload.report.markup import Html, facts, join, table, tag, text
+from mmload.report.markup import Html, facts, join, swatch, table, tag, text
 from mmload.report.page import code, figure, footer, page, section
 from mmload.report.palette import PHASE_COLOURS
 
@@ -32,6 +32,8 @@ def _body(summary: Summary, figures: dict[str, Any]) -> list[Html]:
         section("Where the time goes", figure("split", figures), _split(summary)),
         section("Stages", _stages(summary)),
         section("Queue", figure("queue", figures), facts(words.queue_facts(summary))),
+        section("Server", figure("watched", figures), facts(watched.facts(summary))),
+        section("Whose code", figure("cake", figures), *html_cake.section(summary)),
         section("Latency over the run", figure("latency", figures), figure("curve", figures)),
         section("Failures", figure("outcomes", figures), _failures(summary)),
         section("Media and tokens", facts(words.media_facts(summary))),
@@ -133,10 +135,6 @@ def _capital(sentence: str) -> str:
     return sentence[:1].upper() + sentence[1:]
 
 
-def _swatch(colour: str) -> Html:
-    return tag("span", class_="swatch", style=f"background:{colour}")
-
-
 def _split(summary: Summary) -> Html:
     columns = tables.split(summary)
     if not columns:
@@ -144,12 +142,12 @@ def _split(summary: Summary) -> Html:
     rows: list[list[object]] = []
     colours = charts.stage_colours(summary)
     for phase in tables.split_phases(summary):
-        title = join((_swatch(PHASE_COLOURS[phase]), tables.phase_title(summary, phase)))
+        title = join((swatch(PHASE_COLOURS[phase]), tables.phase_title(summary, phase)))
         values = [get(column, "phases", phase) for _, _, column in columns]
         share = numbers.percent(tables.share(columns[0][2], phase))
         rows.append([tag("b", title), *(tag("b", numbers.ms(value)) for value in values), share])
         for stage in tables.split_stages(summary, phase):
-            label = join((_swatch(colours[stage]), tables.stage_title(summary, stage)))
+            label = join((swatch(colours[stage]), tables.stage_title(summary, stage)))
             times = [get(column, "stages", stage) for _, _, column in columns]
             cells = [tag("span", numbers.ms(value), class_="muted") for value in times]
             rows.append([tag("span", label, class_="sub"), *cells, ""])
@@ -169,7 +167,7 @@ def _stages(summary: Summary) -> Html:
         seen = tag("small", row.facts) if row.facts else ""
         rows.append(
             [
-                join((_swatch(colours[row.name]), title, seen)),
+                join((swatch(colours[row.name]), title, seen)),
                 numbers.count(row.n),
                 numbers.ms(row.mean_ms),
                 *(numbers.ms(get(row.ms, q)) for q in tables.QUANTILES),

@@ -70,6 +70,11 @@ def facts(pairs: Iterable[tuple[object, object]]) -> Html:
     return tag("dl", *(join((tag("dt", label), tag("dd", value))) for label, value in pairs))
 
 
+def swatch(colour: str) -> Html:
+    """The colour by which a chart shows what follows."""
+    return tag("span", class_="swatch", style=f"background:{colour}")
+
+
 def script_json(value: Any) -> Html:
     """JSON that may stand inside a script element: no character there can end the element."""
     encoded = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=True)

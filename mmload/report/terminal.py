@@ -9,9 +9,10 @@ as escapes, so that a message cannot drive the terminal.
 import sys
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from mmload.report import numbers, results, tables, words
+from mmload.report import numbers, results, tables, watched, words
 from mmload.report.console import WIDE, Page, one_line, width_of, write
 from mmload.report.fields import Fact, Summary, get
+from mmload.report.terminal_cake import cake_section
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,6 +49,8 @@ def render_text(summary: Summary, width: int, *, color: bool = False, folder: st
     if settings:
         page.facts([("settings", ", ".join(settings))])
     _queue(page, summary)
+    _facts_section(page, "The server, as it says itself", watched.facts(summary))
+    cake_section(page, summary)
     _failures(page, summary)
     _facts_section(page, "Media and tokens", words.media_facts(summary))
     _facts_section(page, "What the server did with the media", results.media_check(summary))
