@@ -36,7 +36,7 @@ def _outcome(state: State, ended: Ended) -> tuple[Outcome, dict[str, Any]]:
         if not summary["valid"]:
             return Outcome(ended.work, folder, "invalid", ended.reason), summary["run"]
         objective = parse_measure(state.plan.objective, "--objective")
-        found = figures(summary, objective, ended.cpu_cores)
+        found = figures(summary, objective)
         return Outcome(ended.work, folder, "done", "", found), summary["run"]
     except (OSError, ValueError, KeyError) as error:
         reason = f"{path / 'summary.json'} cannot be read: {error}"

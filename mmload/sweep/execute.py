@@ -18,7 +18,6 @@ from mmload.serving.plan import LOG
 from mmload.sweep.plan import Work, estimate
 from mmload.sweep.servers import server_plan
 from mmload.sweep.state import Ended, State
-from mmload.sweep.watch import CpuWatch
 
 FEW: Final = 3  # runs after which the time that is left is told from what they took
 
@@ -79,7 +78,7 @@ class Execution:
         folder = state.free_folder(work)
         start_ns = MonotonicClock.now_ns()
 
-        def ended(status: Any, reason: str = "", cores: float | None = None) -> Ended:
+        def ended(status: Any, reason: str = "") -> Ended:
             elapsed_s = (MonotonicClock.now_ns() - start_ns) / NS_PER_S
             return Ended(
                 point=work.point,
@@ -87,7 +86,6 @@ class Execution:
                 status=status,
                 reason=reason,
                 elapsed_s=round(elapsed_s, 2),
-                cpu_cores=round(cores, 4) if cores is not None else None,
             )
 
         try:
@@ -96,10 +94,7 @@ class Execution:
             return ended("refused", error.message)
         asked = state.plan.scenarios[work.point] | {"out": str(folder)}
         scenario = Scenario.model_validate(asked)
-        watch = CpuWatch(
-            self._watcher(), lambda: run.server.pids() if run.server is not None else ()
-        )
-        run = Run(scenario, replace(self._options, server=server, html=False), watch)
+        run = Run(scenario, replace(self._options, server=server, html=False), self._watcher())
         self._run = run
         try:
             _, analysis = run.execute()
@@ -118,8 +113,8 @@ class Execution:
         if run.unwritten:
             return ended("failed", f"not all could be written: {run.unwritten}")
         if not analysis.summary["valid"]:
-            return ended("invalid", analysis.summary["invalid_reasons"][0], watch.cores)
-        return ended("done", cores=watch.cores)
+            return ended("invalid", analysis.summary["invalid_reasons"][0])
+        return ended("done")
 
 
 def overhead_s(state: State) -> float | None:

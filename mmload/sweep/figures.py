@@ -45,9 +45,7 @@ class Outcome:
     figures: Figures | None = None
 
 
-def figures(
-    summary: Mapping[str, Any], objective: Measure, cpu_cores: float | None = None
-) -> Figures:
+def figures(summary: Mapping[str, Any], objective: Measure) -> Figures:
     """The figures of a valid run."""
     sent, ok = summary.get("sent") or 0, summary.get("ok") or 0
     elapsed_s = summary.get("elapsed_s")
@@ -69,7 +67,7 @@ def figures(
         bottleneck_title=_get(summary, "stages", stage, "title") if stage else None,
         capacity_qps=limit.get("capacity_qps"),
         utilisation=limit.get("utilisation"),
-        cpu_cores=cpu_cores,
+        cpu_cores=(summary.get("resources") or {}).get("cores_mean"),
     )
 
 

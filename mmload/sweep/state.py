@@ -37,7 +37,6 @@ class Ended(msgspec.Struct, kw_only=True):
     reason: str = ""
     elapsed_s: float = 0.0
     tries: int = 1
-    cpu_cores: float | None = None  # that the server used while requests arrived
 
     @property
     def work(self) -> Work:
