@@ -2,6 +2,9 @@
 
 The keys of a file are the long flags with underscores. Flags win over the file; what is left is the
 default. A `UsageError` names the flag or the file and key, the value, what is allowed, and the fix.
+
+A file may also say which embedded server shows what it is for, under `server` (its settings) and
+`server_env`. That is no part of the scenario or its digest: the same load can go anywhere.
 """
 
 import difflib
@@ -24,6 +27,8 @@ def load_scenario(file: str | None, flags: Mapping[str, Any]) -> Scenario:
     `flags` maps field names (by alias) to what was typed. Raises UsageError.
     """
     from_file, where = _read(file) if file is not None else ({}, "")
+    for key in _SERVER_KEYS:
+        from_file.pop(key, None)
     values = {**from_file, **flags}
     # Flags replace a file's way of pacing instead of standing beside it.
     for group in _ALTERNATIVES:
@@ -40,6 +45,22 @@ def load_scenario(file: str | None, flags: Mapping[str, Any]) -> Scenario:
         raise _usage_error(error, set(flags), where) from None
 
 
+def server_of_file(file: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The embedded server of a scenario file: its settings, and NAME=VALUE of its environment.
+
+    Empty where the file names none. Raises UsageError; the settings are judged by who uses them.
+    """
+    values, where = _read(file) if file is not None else ({}, "")
+    settings, env = (values.get(key, {}) for key in _SERVER_KEYS)
+    for key, section in zip(_SERVER_KEYS, (settings, env), strict=True):
+        if not isinstance(section, dict):
+            raise UsageError(
+                f"{where}: {key}: is not a mapping", "write `name: value` lines under it"
+            )
+    return settings, tuple(f"{name}={value}" for name, value in env.items())
+
+
+_SERVER_KEYS: Final = ("server", "server_env")
 _ALTERNATIVES: Final = (
     ("qps", "profile", "trace", "cameras", "concurrency", "sequential"),
     ("duration", "requests"),

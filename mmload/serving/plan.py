@@ -74,7 +74,8 @@ class EmbeddedPlan(ServerPlan):
     def start(self, folder: Path, reach: Reach) -> Server:
         spans = str((folder / SPANS).resolve()) if self.traced else ""
         return AnnouncedServer(
-            [sys.executable, "-m", "mmload.server", *server_flags(self.settings)],
+            # -P: a user's timeit.py in the current folder is not the library's
+            [sys.executable, "-P", "-m", "mmload.server", *server_flags(self.settings)],
             folder / LOG,
             env={**self.env, FOLDER_VARIABLE: spans},
             unset=self.unset,

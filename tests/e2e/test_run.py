@@ -359,3 +359,29 @@ def test_two_workers_are_enough(known_truth: Truth) -> None:
     assert summary["stages"]["processor"]["utilisation"] == pytest.approx(0.75, rel=0.02)
     assert summary["stages"]["processor"]["observed_width"] == 2
     assert summary["ttft_ms"]["p50"] < 500
+
+
+def test_a_scenario_may_bring_its_server_and_the_current_folder_is_no_library(
+    tmp_path: Path,
+) -> None:
+    """`server` and `server_env` of a file are the embedded server's, flags win, and neither is in
+    the digest; a module of the user's that is called like a library's stays out of the way."""
+    (tmp_path / "timeit.py").write_text("raise SystemExit('not the library')\n")
+    (tmp_path / "aiohttp.py").write_text("raise SystemExit('not the library')\n")
+    text = "qps: 10\nrequests: 4\nsize: 96x96\nmax_tokens: 2\n"
+    server = "server:\n  renderer_workers: 3\n  media_workers: 2\nserver_env:\n  MY_FLAG: 1\n"
+    (tmp_path / "own.yaml").write_text(text + server)
+    (tmp_path / "bare.yaml").write_text(text + "name: own\n")
+    made = []
+    for file, *flags in (("own.yaml", "--media-workers", "4"), ("bare.yaml",)):
+        process = mmload("run", "--scenario", file, "--json", "--quiet", *flags, cwd=tmp_path)
+        code, out, err = finish(process)
+        assert code in (0, 3), err
+        made.append(summary_of(out)["run"])
+    assert made[0]["digest"] == made[1]["digest"]
+    assert made[0]["server"]["renderer_workers"] == 3 and made[0]["server"]["media_workers"] == 4
+    assert made[1]["server"]["renderer_workers"] == 1
+    assert made[0]["launched"]["env"] == {"MY_FLAG": "1"}
+    (tmp_path / "bad.yaml").write_text("qps: 10\nserver: 3\n")
+    code, _, err = finish(mmload("run", "--scenario", "bad.yaml", cwd=tmp_path))
+    assert code == 2 and "bad.yaml: server: is not a mapping" in err
