@@ -66,8 +66,10 @@ def _settings(self: Any, config: Any) -> dict[str, Any]:
     model, parallel = config.model_config, config.parallel_config
     multimodal = getattr(model, "multimodal_config", None)
     cache = getattr(self, "_mm_processor_cache", None)
+    device = getattr(getattr(config, "device_config", None), "device_type", None)
     return {
         "server": "vllm",
+        "device": device.upper() if isinstance(device, str) else None,  # the engine's
         "renderer_num_workers": getattr(model, "renderer_num_workers", None),
         "api_server_count": getattr(parallel, "_api_process_count", None),
         "mm_device_do_normalize": getattr(multimodal, "mm_device_do_normalize", None),

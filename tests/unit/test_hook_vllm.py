@@ -132,7 +132,7 @@ def test_what_was_seen_with_the_media_and_the_processor(server: Server) -> None:
     assert process.role == "api_server"
     assert process.notes["pools"] == widths
     said = process.settings
-    assert (said["server"], said["renderer_num_workers"]) == ("vllm", 4)
+    assert (said["server"], said["renderer_num_workers"], said["device"]) == ("vllm", 4, "CPU")
     assert (said["mm_processor_cache"], said["mm_device_do_normalize"]) == ("SimpleNamespace", True)
     assert said["allocator"] in ("glibc", "jemalloc", "tcmalloc", "mimalloc", "unknown", "musl")
     assert "omp_num_threads" in said

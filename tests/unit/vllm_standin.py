@@ -225,5 +225,8 @@ def install(monkeypatch: pytest.MonkeyPatch, *, older: bool = False) -> SimpleNa
 def config(workers: int) -> Any:
     multimodal = SimpleNamespace(mm_processor_cache_gb=4, mm_device_do_normalize=True)
     model = SimpleNamespace(renderer_num_workers=workers, multimodal_config=multimodal)
-    parallel = SimpleNamespace(_api_process_count=1)
-    return SimpleNamespace(model_config=model, parallel_config=parallel)
+    return SimpleNamespace(
+        model_config=model,
+        parallel_config=SimpleNamespace(_api_process_count=1),
+        device_config=SimpleNamespace(device_type="cpu"),
+    )
