@@ -7,8 +7,10 @@ those whose width is known: as the server says it, or because requests waited fo
 was ever in a stage without a queue is no limit of that stage, and is never called one.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from mmload.analysis.remedies import ANY_SERVER, Remedy
 from mmload.analysis.stages import StageLoad
 
 NEAR_LIMIT: Final = 0.7
@@ -18,6 +20,7 @@ _CROWDED: Final = (
     "More workers would wait for the same cores: fewer at once, fewer threads each, or more cores"
     " move it."
 )
+_NONE: Final = Remedy((), "")
 _WAITED_FOR: Final = 0.05  # a wait of this share of the work is a queue, not a hand-over
 
 # Where a stage's requests wait: the first of these that the server has. Some servers run the
@@ -32,39 +35,12 @@ _WAITS: Final[dict[str, tuple[str, ...]]] = {
     "decode": ("engine_wait",),
 }
 
-_MEDIA: Final = ("--media-workers", "VLLM_MEDIA_LOADING_THREAD_COUNT")
-_ENGINE: Final = ("--max-num-batched-tokens", "--max-num-seqs")
-SETTINGS: Final[dict[str, tuple[str, ...]]] = {
-    "http_receive": ("--api-server-count",),
-    "media_fetch": _MEDIA,
-    "media_decode": _MEDIA,
-    "tokenize": ("--renderer-workers", "--renderer-num-workers"),
-    "processor": (
-        "--renderer-workers",
-        "--omp-threads",
-        "--renderer-num-workers",
-        "--api-server-count",
-        "OMP_NUM_THREADS",
-    ),
-    "handoff": ("--api-server-count",),
-    "encoder": _ENGINE,
-    "prefill": _ENGINE,
-    "decode": _ENGINE,
-}
-_REMEDY: Final[dict[str, str]] = {
-    "http_receive": "More API server processes move it.",
-    "media_fetch": "More media workers, or media that is nearer, move it.",
-    "media_decode": "More media workers, or smaller media, move it.",
-    "tokenize": "More renderer workers move it.",
-    "processor": "More renderer workers (--renderer-workers) or a faster processor move it.",
-    "handoff": "More API server processes move it.",
-    "encoder": "A faster or second engine moves it.",
-    "prefill": "A faster or second engine, or shorter prompts, move it.",
-    "decode": "A faster or second engine, or shorter answers, move it.",
-}
 
-
-def bottleneck(loads: list[StageLoad], arrival_qps: float | None) -> dict[str, Any] | None:
+def bottleneck(
+    loads: list[StageLoad],
+    arrival_qps: float | None,
+    remedies: Mapping[str, Remedy] = ANY_SERVER,
+) -> dict[str, Any] | None:
     """The limiting stage as docs/summary.md says; None if no stage's limit can be seen."""
     by_name = {load.name: load for load in loads}
     blamed = _behind_growing_wait(by_name)
@@ -79,13 +55,14 @@ def bottleneck(loads: list[StageLoad], arrival_qps: float | None) -> dict[str, A
     if loop is not None and (blamed.on_loop or loop.utilisation >= NEAR_LIMIT):
         return loop.section(arrival_qps)  # it stretches whatever else that process does
     is_limit = queue_grows or _is_limit(blamed, by_name)
+    remedy = remedies.get(blamed.name, _NONE)
     return {
         "stage": blamed.name,
         "utilisation": rounded(blamed.utilisation),
         "capacity_qps": rounded(blamed.capacity_qps),
         "width": blamed.width,
-        "settings": list(SETTINGS.get(blamed.name, ())),
-        "sentence": _sentence(blamed, arrival_qps, queue_grows, is_limit),
+        "settings": list(remedy.settings),
+        "sentence": _sentence(blamed, arrival_qps, queue_grows, is_limit, remedy.words),
     }
 
 
@@ -168,9 +145,10 @@ def _wait_of(load: StageLoad, by_name: dict[str, StageLoad]) -> StageLoad | None
     return next((wait for wait in waits if wait is not None), None)
 
 
-def _sentence(load: StageLoad, arrival_qps: float | None, queue_grows: bool, is_limit: bool) -> str:
+def _sentence(
+    load: StageLoad, arrival_qps: float | None, queue_grows: bool, is_limit: bool, remedy: str
+) -> str:
     title = f"The {load.title}"
-    remedy = _REMEDY.get(load.name, "")
     worker = "worker" if load.width == 1 else "workers"
     if load.capacity_qps is None or load.utilisation is None or arrival_qps is None:
         return (

@@ -20,6 +20,7 @@ from mmload.analysis.join import Joined, join
 from mmload.analysis.measures import Measures, rate_qps
 from mmload.analysis.phases import loop_wait_ms, split
 from mmload.analysis.queues import Steps
+from mmload.analysis.remedies import remedies
 from mmload.analysis.stages import client_stays, server_stays, stage_loads
 from mmload.analysis.traps import Findings, as_data, traps
 from mmload.analysis.verdict import (
@@ -133,7 +134,7 @@ def summarise(
         "stages": {load.name: sections.stage(load) for load in loads},
         "phases": phases,
         "queue": sections.queue(growth, backlog, loads),
-        "bottleneck": bottleneck(loads, arrival_qps),
+        "bottleneck": bottleneck(loads, arrival_qps, remedies(processes)),
         **sections.joins(joined, table, m),
         "unattributed_ms": sections.unattributed(joined, parts),
         "server_series": server_series,

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mmload.analysis.bottleneck import NEAR_LIMIT, idle_pools
+from mmload.analysis import processor_words
+from mmload.analysis.bottleneck import idle_pools
 from mmload.analysis.growth import Growth
 from mmload.analysis.join import Joined
 from mmload.analysis.loop import culprits
@@ -175,9 +176,6 @@ def _cache_hits(found: Findings) -> Iterator[str]:
             yield f"{cached / prompt:.0%} of {name}"
 
 
-_THREADS = {"cpu": "OMP_NUM_THREADS (--omp-threads)", "gpu": "--engine-threads"}
-
-
 def _of_server(found: Findings) -> Iterator[Trap]:
     unseen = unseen_sentence(found.server_series)
     if unseen:
@@ -211,15 +209,14 @@ def _of_server(found: Findings) -> Iterator[Trap]:
             "The server's model ran on its CPU: the GPU phase is the model's work there.",
             "Its times are measured, and are no accelerator's.",
         )
-    cores = found.manifest.machine.get("cores")
-    for load in found.loads:
-        busy = load.capacity_qps is not None and (load.utilisation or 0.0) >= NEAR_LIMIT
-        if busy and load.facts.get("threads") == 1 and isinstance(cores, int) and cores > 1:
-            yield Trap(
-                "one_thread",
-                f"{load.title}: torch was held to one thread, on {cores} cores.",
-                f"Set {_THREADS.get(load.phase, 'OMP_NUM_THREADS')} higher and compare.",
-            )
+    words = processor_words.warnings(
+        found.loads,
+        found.joined,
+        found.processes,
+        cores=found.manifest.machine.get("cores"),
+        reuse_asked=found.manifest.media.get("reuse_asked"),
+    )
+    yield from (Trap(*warning) for warning in words)
 
 
 def _of_loop(found: Findings) -> Iterator[Trap]:

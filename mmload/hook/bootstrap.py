@@ -13,8 +13,9 @@ from typing import Final
 from mmload.hook import pools, spans
 from mmload.hook.doors import TABLES as DOORS
 from mmload.hook.probes import Table, attach
+from mmload.hook.vllm import TABLE as VLLM
 
-TABLES: Final[tuple[Table, ...]] = DOORS
+TABLES: Final[tuple[Table, ...]] = (*DOORS, VLLM)
 
 
 def start() -> None:

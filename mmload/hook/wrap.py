@@ -104,6 +104,50 @@ def _around_generator(fn: Function, enter: Enter) -> Function:
     return call
 
 
+class Work:
+    """A piece of work, from when this is made to `end`: its times, and what it cost its thread.
+
+    `measure` reads the thread's CPU time and page faults: for work without an await.
+    """
+
+    __slots__ = ("_turn", "_meter", "_start_ns", "_end_ns", "_seen")
+
+    def __init__(self, *, measure: bool = False) -> None:
+        self._turn = spans.turn_of_loop()
+        self._meter = ThreadMeter() if measure else None
+        self._start_ns = spans.now_ns()
+
+    def end(self, error: BaseException | None = None) -> int:
+        """Over: what follows is not part of it. Returns the moment."""
+        self._end_ns = spans.now_ns()
+        self._seen: dict[str, Any] = {}
+        if self._meter is not None:
+            self._seen.update(self._meter.facts())
+        if self._turn is not None and not self._turn.is_over():
+            self._seen["on_loop"] = True
+        if error is not None:
+            self._seen["error"] = type(error).__name__
+        return self._end_ns
+
+    def record(
+        self,
+        stage: str,
+        facts: dict[str, Any],
+        *,
+        request_id: str | None = None,
+        phase: str | None = None,
+    ) -> None:
+        """Keeps the span, with these facts and those that were measured."""
+        spans.record(
+            stage,
+            self._start_ns,
+            self._end_ns,
+            request_id=request_id,
+            phase=phase,
+            **(facts | self._seen),
+        )
+
+
 def timed(
     stage: str,
     *,
@@ -128,21 +172,13 @@ def timed(
         name = guarded(request_id, *args, **kwargs) if request_id is not None else None
         if name is None:
             name = spans.request_id.get() or ""  # the one that opened it: the call may set another
-        turn = spans.turn_of_loop()
-        meter = ThreadMeter() if measure else None
-        start_ns = spans.now_ns()
+        work = Work(measure=measure)
 
         def leave(result: Any, error: BaseException | None) -> None:
-            end_ns = spans.now_ns()
-            if meter is not None:
-                facts.update(meter.facts())
-            if turn is not None and not turn.is_over():
-                facts["on_loop"] = True
-            if error is not None:
-                facts["error"] = type(error).__name__
-            elif after is not None:
+            work.end(error)
+            if error is None and after is not None:
                 facts.update(guarded(after, result) or {})
-            spans.record(stage, start_ns, end_ns, request_id=name, phase=phase, **facts)
+            work.record(stage, facts, request_id=name, phase=phase)
 
         return leave
 

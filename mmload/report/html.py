@@ -221,7 +221,7 @@ def _warnings(summary: Summary) -> list[Html]:
 def _server(summary: Summary) -> list[Html]:
     settings = flat(get(summary, "run", "server"))
     processes = [
-        (f"process {get(one, 'pid')}", ", ".join(f"{k} {v}" for k, v in flat(one) if k != "pid"))
+        (f"process {get(one, 'pid')}", ", ".join(f"{k} {v}" for k, v in flat(_process(one))))
         for one in get(summary, "server_processes") or []
     ]
     return [
@@ -229,6 +229,16 @@ def _server(summary: Summary) -> list[Html]:
         for title, pairs in (("Server settings", settings), ("Traced processes", processes))
         if pairs
     ]
+
+
+def _process(one: Any) -> dict[str, Any]:
+    """What a traced process said of itself, but for where its probes sit: summary.json lists it."""
+    said = {key: value for key, value in (one or {}).items() if key not in ("pid", "notes")}
+    notes = {**(get(one, "notes") or {})}
+    attached, missing = (notes.pop(name, None) or {} for name in ("attached", "missing"))
+    if attached:
+        notes["probes"] = len(attached)
+    return {**said, **notes, "not_found": [event for event in missing if event not in attached]}
 
 
 def _scenario(summary: Summary) -> Html:

@@ -23,7 +23,8 @@ SPLIT_COLUMNS: Final = (
 )
 QUANTILES: Final = ("p50", "p90", "p99")
 NO_LATENCY: Final = "No request succeeded, so there is no latency to show."
-_SAID_ELSEWHERE: Final = ("simulated", "pool_width", "batched")  # in the title, in the width
+# in the title, in the width, in words
+_SAID_ELSEWHERE: Final = ("simulated", "pool_width", "batched", "host_time")
 PHASE_SHORT: Final = {"cpu": "CPU", "gpu": "GPU"}  # where PHASE_TITLES is too long
 LATENCIES: Final = (
     ("ttft_ms", "TTFT"),
@@ -178,7 +179,9 @@ def _seen(stage: Any) -> str:
     parts = [f"{label} {text}" for label, text in flat(facts)]
     off = get(stage, "off_cpu_share")
     parts.extend([f"off the CPU {numbers.percent(off)}"] if off is not None else [])
-    return ", ".join(["batched", *parts] if get(stage, "batched") else parts)
+    words = ["batched"] if get(stage, "batched") else []
+    words.extend(["host time"] if get(stage, "facts", "host_time") else [])
+    return ", ".join([*words, *parts])
 
 
 def bottleneck(summary: Summary) -> str:

@@ -110,6 +110,24 @@ def test_hostile_text_stays_text() -> None:
     assert not re.search("[\x00-\x08\x0e-\x1f]", "".join(page.words))
 
 
+def test_a_traced_process_in_a_few_words() -> None:
+    summary = samples.stable()
+    summary["server_processes"] = [
+        {
+            "pid": 7,
+            "role": "api_server",
+            "notes": {
+                "versions": {"vllm": "0.32.0"},
+                "attached": {"processor": "vllm.a:B.c", "handoff": "vllm.d:E.f"},
+                "missing": {"handoff": {"reason": "r"}, "tokenize": {"reason": "r"}},
+            },
+        }
+    ]
+    shown = Page(render_html(summary, samples.series())).text
+    assert "role api_server, versions vllm 0.32.0, probes 2, not found tokenize" in shown
+    assert "vllm.a:B.c" not in shown
+
+
 def test_hostile_class_names_stay_text_in_charts() -> None:
     series = samples.series()
     series["latency"]["class"] = [samples.EVIL] * 150
