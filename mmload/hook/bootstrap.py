@@ -13,9 +13,10 @@ from typing import Final
 from mmload.hook import pools, spans
 from mmload.hook.doors import TABLES as DOORS
 from mmload.hook.probes import Table, attach
+from mmload.hook.sglang import TABLE as SGLANG
 from mmload.hook.vllm import TABLE as VLLM
 
-TABLES: Final[tuple[Table, ...]] = (*DOORS, VLLM)
+TABLES: Final[tuple[Table, ...]] = (*DOORS, VLLM, SGLANG)
 
 
 def start() -> None:
