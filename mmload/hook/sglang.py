@@ -297,10 +297,6 @@ SCHEDULER: Final = (
                 "sglang.srt.observability.req_time_stats:SchedulerReqTimeStats.set_completion_time",
                 around(_completed),
             ),
-            Target(
-                "sglang.srt.tracing.req_time_stats:SchedulerReqTimeStats.set_completion_time",
-                around(_completed),
-            ),
         ),
         merged="unattributed",
     ),
