@@ -14,9 +14,10 @@ from mmload.hook import pools, spans
 from mmload.hook.doors import TABLES as DOORS
 from mmload.hook.probes import Table, attach
 from mmload.hook.sglang import TABLE as SGLANG
+from mmload.hook.transformers import TABLE as TRANSFORMERS
 from mmload.hook.vllm import TABLE as VLLM
 
-TABLES: Final[tuple[Table, ...]] = (*DOORS, VLLM, SGLANG)
+TABLES: Final[tuple[Table, ...]] = (*DOORS, VLLM, SGLANG, TRANSFORMERS)
 
 
 def start() -> None:

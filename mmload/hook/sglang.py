@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from mmload.hook import machine_facts, pools, spans
 from mmload.hook.device_clock import Device
+from mmload.hook.media_facts import media_facts
 from mmload.hook.probes import Probe, Table, Target
 from mmload.hook.wrap import Leave, around, guarded, timed
 
@@ -89,19 +90,8 @@ def _processor_pool(self: Any, *_args: Any, **_kwargs: Any) -> Leave:
 def _media_in(_self: Any, base_output: Any, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
     """What reaches the processor: images and frames, as far as they can be counted."""
     machine_facts.note_process()
-    frames = pixels = 0
-    for image in getattr(base_output, "images", None) or ():
-        width, height = getattr(image, "size", None) or (0, 0)
-        frames, pixels = frames + 1, pixels + width * height
-    for video in getattr(base_output, "videos", None) or ():
-        tensor = video[0] if isinstance(video, tuple) else video
-        shape: tuple[int, ...] = tuple(getattr(tensor, "shape", ()))
-        if len(shape) == 4:  # frames, and colours first or last
-            frames += int(shape[0])
-            side = shape[2:] if shape[1] in (1, 3, 4) else shape[1:3]
-            pixels += int(shape[0]) * int(side[0]) * int(side[1])
-    seen: dict[str, Any] = {"frames": frames, "pixels": pixels} if frames else {}
-    return {**seen, **machine_facts.threads()}
+    images, videos = getattr(base_output, "images", None), getattr(base_output, "videos", None)
+    return {**media_facts(images, videos), **machine_facts.threads()}
 
 
 def _rid(_self: Any, tokenized_obj: Any, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
