@@ -149,11 +149,13 @@ class _Endpoint:
         response = web.StreamResponse(headers=headers)
         async with contextlib.aclosing(self._pipeline.generate(prepared)) as tokens:
             async for token in tokens:
-                data = writer.token(token) if token.text else b""
+                data = b""
                 if access.first_token_ns is None:
                     await response.prepare(http)
-                    data = writer.first(prepared.usage()) + data
+                    data = writer.first(prepared.usage())
                     self._first_token(access)
+                if token.text:  # a token may be a part of a character
+                    data += writer.token(token)
                 if data:
                     await response.write(data)
         access.output_tokens = token.number + 1

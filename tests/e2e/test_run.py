@@ -138,7 +138,8 @@ def test_an_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
     assert outcomes[Outcome.cut_off] == summary["failed"]["cut_off"] > 0
     assert outcomes[Outcome.unsent] == summary["unsent"] > 500
     assert sum(outcomes.values()) == summary["planned"] == 600
-    assert family and not any(alive(pid) for pid in family)
+    assert family
+    _wait_for(lambda: not any(alive(pid) for pid in family))
 
 
 def test_a_killed_run_can_be_read_and_leaves_nothing_running(tmp_path: Path) -> None:
