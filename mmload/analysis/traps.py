@@ -24,6 +24,8 @@ from mmload.analysis.watched import unseen_sentence
 from mmload.records import RecordTable, ServerProcess
 from mmload.rundir import RunEnd, RunManifest
 
+BLOCKS_ALWAYS_MS: Final = 50.0  # on the event loop at a time: a fault under any load
+BLOCKS_SOMEBODY_MS: Final = 10.0  # that requests waited for a held-up loop, at the mean
 HELD_UP_WORTH_TELLING_NS: Final = 500_000_000  # in a run, by one function
 CACHED_SHARE: Final = 0.1  # a shared text prefix is far less than that of a multimodal prompt
 
@@ -221,7 +223,9 @@ def _of_server(found: Findings) -> Iterator[Trap]:
 
 def _of_loop(found: Findings) -> Iterator[Trap]:
     for load in found.loads:
-        if load.on_loop and load.ms is not None:
+        if not load.on_loop or load.ms is None:
+            continue
+        if load.ms["mean"] >= BLOCKS_ALWAYS_MS or found.loop_wait_ms >= BLOCKS_SOMEBODY_MS:
             yield Trap(
                 "blocks_loop",
                 f"{load.title}: {load.ms['mean']:.0f} ms a request on the server's event loop."
