@@ -1,0 +1,42 @@
+"""Whose work this is: the request's id as a context variable, for as long as it is in the server.
+
+Doors (`asgi.py`, `web.py`) say when a request comes and goes: `with Stay(name)`. Whoever stamps asks
+`current_id`. Stdlib only; never raises.
+"""
+
+import contextlib
+from contextvars import ContextVar
+from typing import Final
+
+request_id: ContextVar[str | None] = ContextVar("mmload_request_id", default=None)
+
+_stay: Final[ContextVar["Stay | None"]] = ContextVar("mmload_stay", default=None)
+
+
+class Stay:
+    """A request's time in the server, between coming in at its door and leaving it by the same:
+    `with Stay(name): ...`. The context variable cannot be taken back from tasks that the request
+    has started: those that live on, for other requests' sake, are no longer recorded as its own.
+    """
+
+    __slots__ = ("_name", "_tokens", "is_over")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.is_over = False
+
+    def __enter__(self) -> None:
+        self._tokens = request_id.set(self._name), _stay.set(self)
+
+    def __exit__(self, *_error: object) -> None:
+        self.is_over = True
+        name, stay = self._tokens
+        with contextlib.suppress(ValueError):  # a coroutine that somebody else closes
+            request_id.reset(name)
+            _stay.reset(stay)
+
+
+def current_id() -> str | None:
+    """The request of this context, as long as it is in the server."""
+    stay = _stay.get()
+    return None if stay is not None and stay.is_over else request_id.get()
