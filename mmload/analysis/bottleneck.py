@@ -30,6 +30,7 @@ _WAITS: Final[dict[str, tuple[str, ...]]] = {
     "media_decode": ("media_wait",),
     "tokenize": ("renderer_wait",),
     "processor": ("processor_wait", "renderer_wait"),
+    "pool_work": ("pool_wait",),
     "encoder": ("engine_wait",),
     "prefill": ("engine_wait",),
     "decode": ("engine_wait",),

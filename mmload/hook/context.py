@@ -1,7 +1,7 @@
 """Whose work this is: the request's id as a context variable, for as long as it is in the server.
 
-Doors (`asgi.py`, `web.py`) say when a request comes and goes: `with Stay(name)`. Whoever stamps asks
-`current_id`. Stdlib only; never raises.
+Doors (`asgi.py`, `web.py`) say when a request comes and goes: `with Stay(name)`. Whoever stamps
+asks `current_id`. Stdlib only; never raises.
 """
 
 import contextlib

@@ -28,6 +28,7 @@ SpanTuple = tuple[str, str, int, int, str, str | None, dict[str, Any]]
 
 BUFFER_LIMIT: Final = 65536  # spans; about 30 MB
 INTERVAL_S: Final = 0.2
+END_S: Final = 2.0  # what the server's end may wait for the disk
 FILE_LIMIT_BYTES: Final = 256 * 2**20  # about 100,000 requests
 _FILES_KEPT: Final = 2  # full ones, beside the one that is being written
 _BATCH: Final = 4096  # spans a write
@@ -153,7 +154,7 @@ class Writer:
         """Ends the thread, writes the rest and the last `lost` line. Returns the spans lost."""
         self._stop.set()
         with contextlib.suppress(RuntimeError):  # it could not be started
-            self._thread.join(timeout=2.0)
+            self._thread.join(timeout=END_S)
         if self._thread.is_alive():  # a disk that hangs: the server's end must not wait for it
             return self.lost() + len(self._buffer)
         self.flush()

@@ -40,6 +40,8 @@ def _run_the_hidden_one() -> None:
 if not hasattr(sys, _HERE_BEFORE):  # the hidden one may run those that it hides in turn
     setattr(sys, _HERE_BEFORE, True)
     try:
+        if sys.hexversion < 0x030A0000:  # a server's, or its helpers', may be any
+            raise RuntimeError("it needs Python 3.10")
         _bring_mmload()
         from mmload.hook import bootstrap
 
