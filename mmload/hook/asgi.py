@@ -58,6 +58,7 @@ class RequestIdMiddleware:
         rest = [header for header in headers if header[0].lower() != _ID]
         scope = {**scope, "headers": [*rest, (_ID, name.encode())], _SEEN: True}
         door = _Door(name, receive, send, scope.get("method") != "HEAD")
+        body_read_ns.set(None)  # a server may start this from within the request before
         with Stay(name):
             loop_watch.entered()
             try:

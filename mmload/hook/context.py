@@ -5,6 +5,7 @@ asks `current_id`. Stdlib only; never raises.
 """
 
 import contextlib
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Final
 
@@ -34,6 +35,18 @@ class Stay:
         with contextlib.suppress(ValueError):  # a coroutine that somebody else closes
             request_id.reset(name)
             _stay.reset(stay)
+
+
+@contextlib.contextmanager
+def working_for(name: str | None) -> Iterator[None]:
+    """On a pool's thread: what was handed over while the request was in the server is its own to
+    the end, even if its client has given up meanwhile."""
+    tokens = request_id.set(name), _stay.set(None)
+    try:
+        yield
+    finally:
+        request_id.reset(tokens[0])
+        _stay.reset(tokens[1])
 
 
 def current_id() -> str | None:

@@ -8,13 +8,14 @@ pool's wait is called. Stdlib only; never changes what the work does, sees or re
 """
 
 import functools
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mmload.hook import spans
 from mmload.hook.after_import import after_import
-from mmload.hook.context import current_id, request_id
+from mmload.hook.context import current_id, working_for
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,11 +49,8 @@ def carry(stage_wait: str, width: int | None, fn: Callable[..., T]) -> Callable[
 
     def run(*args: object, **kwargs: object) -> T:
         spans.record(stage_wait, submitted_ns, spans.now_ns(), request_id=name, **facts)
-        token = request_id.set(name)
-        try:
+        with working_for(name):
             return fn(*args, **kwargs)
-        finally:
-            request_id.reset(token)
 
     setattr(run, _CARRIED, True)
     return run
@@ -108,10 +106,18 @@ def _watch(module: ModuleType) -> None:
     module.ThreadPoolExecutor.submit = watched
 
 
+def _is_interpreters(pool: "ThreadPoolExecutor") -> bool:
+    """Python 3.14's pool of interpreters is a thread pool too, but pickles what is submitted."""
+    module = sys.modules.get("concurrent.futures.interpreter")
+    return module is not None and isinstance(pool, module.InterpreterPoolExecutor)
+
+
 def _seen(pool: "ThreadPoolExecutor", fn: Callable[..., T]) -> Callable[..., T]:
     """What is submitted in place of `fn`: `fn` itself outside of requests."""
     try:
         if current_id() is None or not spans.enabled() or hasattr(fn, _CARRIED):
+            return fn
+        if _is_interpreters(pool):
             return fn
         stage = getattr(pool, _NAME, None)
         if stage is None:  # nobody's probes look inside

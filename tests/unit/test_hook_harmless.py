@@ -103,6 +103,51 @@ def test_any_callable_may_be_submitted(folder: Path) -> None:
         in_request(lambda: pool.submit(int))
 
 
+def test_work_for_another_interpreter_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.14's pool of interpreters pickles it."""
+
+    class InterpreterPool(ThreadPoolExecutor):
+        submitted: Any = None
+
+        def _adjust_thread_count(self) -> None:
+            self.submitted = self._work_queue.get().fn
+
+    module = type(sys)("concurrent.futures.interpreter")
+    monkeypatch.setattr(module, "InterpreterPoolExecutor", InterpreterPool, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    pool = InterpreterPool(1)
+    in_request(lambda: pool.submit(len, "abc"))
+    assert pool.submitted is len
+
+
+def test_work_that_outlives_its_request_is_its_own(folder: Path) -> None:
+    """A client that gives up does not stop what a pool's thread does for it."""
+
+    async def body() -> None:
+        release = threading.Event()
+
+        def work() -> None:
+            release.wait(10)
+            with spans.span("processor"):
+                pass
+
+        with ThreadPoolExecutor(1) as pool:
+
+            async def app(scope: Any, receive: Any, send: Any) -> None:
+                pool.submit(work)
+
+            headers = [(b"x-request-id", b"r-1")]
+            door: Any = RequestIdMiddleware(app)
+            await door({"type": "http", "headers": headers}, None, None)
+            release.set()
+
+    asyncio.run(body())
+    found, _ = read(folder)
+    assert [s.request_id for s in found if s.stage == "processor"] == ["r-1"]
+
+
 def test_a_task_that_outlives_its_request_is_nobodys(folder: Path) -> None:
     """An engine's loop that the first request starts serves all that follow."""
 
