@@ -4,7 +4,7 @@ aiohttp is imported by the call, not by this module, so that the hook stays stdl
 """
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 from mmload.hook import inline, loop_watch, spans
 from mmload.hook.context import Stay
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.typedefs import Handler
 
-_KEY: Final = "mmload_request_id"
-
 
 def setup(app: "web.Application") -> None:
     """Adds the middleware as the outermost one, and the response headers. Safe to repeat.
@@ -31,10 +29,13 @@ def setup(app: "web.Application") -> None:
     """
     from aiohttp import web
 
+    make_key = getattr(web, "RequestKey", None)  # aiohttp 3.14 and newer warn of strings
+    key: Any = make_key("mmload_request_id", str) if make_key is not None else "mmload_request_id"
+
     @web.middleware
     async def mmload_request_id(request: web.Request, handler: "Handler") -> web.StreamResponse:
         name = clean_request_id(request.headers.get(REQUEST_ID_HEADER))
-        request[_KEY] = name  # the signal may come after this middleware: for raised responses
+        request[key] = name  # the signal may come after this middleware: for raised responses
         if request.headers.get(SPANS_HEADER) == IN_RESPONSE:
             inline.ask(name)
         with Stay(name):
@@ -54,7 +55,7 @@ def setup(app: "web.Application") -> None:
                 inline.drop(name)
 
     async def echo(request: web.Request, response: web.StreamResponse) -> None:
-        name = request.get(_KEY)
+        name = request.get(key)
         if name is not None and REQUEST_ID_HEADER not in response.headers:
             response.headers[REQUEST_ID_HEADER] = name
         trace = spans.trace_header()

@@ -42,7 +42,7 @@ def traced(kind: str, folder: Path) -> Iterator[str]:
     port = free_port()
     server = mmload(
         *("trace", "--out", "spans", "--", sys.executable),
-        *("-W", "ignore", str(Path(__file__).with_name("traced_servers.py")), kind, str(port)),
+        *("-W", "error", str(Path(__file__).with_name("traced_servers.py")), kind, str(port)),
         cwd=folder,
     )
     try:
