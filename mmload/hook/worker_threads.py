@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from mmload.hook import pools, spans
 from mmload.hook.context import current_id
+from mmload.hook.doors import called_away
 from mmload.hook.probes import Probe, Table, Target
 from mmload.hook.wrap import Function, guarded
 
@@ -20,6 +21,12 @@ def _run_sync(call: Function) -> Function:
         if spans.enabled() and current_id() is not None:
             width = guarded(_width, backend, *args, **kwargs)
             func = pools.carry(pools.POOL_WAIT, width, pools.worked(func))
+            came_back = guarded(called_away)
+            if came_back is not None:
+                try:
+                    return await call(backend, func, *args, **kwargs)
+                finally:
+                    came_back()
         return await call(backend, func, *args, **kwargs)
 
     return wrapper

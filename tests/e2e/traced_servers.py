@@ -48,7 +48,7 @@ def sync(port: int) -> None:
 
 def fastapi(port: int, blocks: bool = False, plain: bool = False) -> None:
     import uvicorn
-    from fastapi import FastAPI
+    from fastapi import Depends, FastAPI
     from fastapi.responses import StreamingResponse
 
     app = FastAPI()
@@ -57,7 +57,13 @@ def fastapi(port: int, blocks: bool = False, plain: bool = False) -> None:
     def models() -> dict[str, Any]:
         return {"data": [{"id": "tiny"}]}
 
-    def plain_chat(body: dict[str, Any]) -> StreamingResponse:
+    def depended_on() -> None:
+        time.sleep(0.03)
+
+    def plain_chat(
+        body: dict[str, Any],
+        _user: None = Depends(depended_on),  # noqa: B008
+    ) -> StreamingResponse:
         assert body["messages"]
         time.sleep(0.01)
         return StreamingResponse(tokens(), media_type="text/event-stream")
