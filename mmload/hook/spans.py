@@ -16,6 +16,7 @@ Stdlib only.
 
 import atexit
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -111,6 +112,9 @@ def _started(writer: Writer) -> bool:
     try:
         writer.start()
         atexit.register(shutdown)
+        multiprocessing = sys.modules.get("multiprocessing.util")
+        if multiprocessing is not None:  # its forked children end without `atexit`
+            multiprocessing.Finalize(None, shutdown, exitpriority=-100)
         return True
     except Exception:  # no more threads, for instance: the server has worse problems
         return False

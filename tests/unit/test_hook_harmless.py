@@ -7,6 +7,7 @@ import decimal
 import functools
 import gc
 import os
+import subprocess
 import sys
 import threading
 import zipfile
@@ -364,6 +365,20 @@ def test_a_disk_that_hangs_does_not_hold_up_the_end(
     ended.join(10)
     assert not ended.is_alive()
     released.set()
+
+
+def test_a_forked_child_of_multiprocessing_writes_its_last_spans(folder: Path) -> None:
+    """It ends by `os._exit`."""
+    program = (
+        "import multiprocessing as m\nfrom mmload.hook import spans\n"
+        "def work():\n    spans.record('encoder', 1, 2, request_id='first')\n    spans.flush()\n"
+        "    spans.record('encoder', 3, 4, request_id='last')\n"
+        "assert spans.arm('test')\n"
+        "child = m.get_context('fork').Process(target=work)\nchild.start()\nchild.join()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    lines = SpanLines(sorted(folder.glob("*.jsonl")))
+    assert [s.request_id for s in lines] == ["first", "last"]
 
 
 def test_an_odd_id_is_not_the_servers_trouble(folder: Path) -> None:
