@@ -263,10 +263,14 @@ def _onto_one_clock(
     by_clock: dict[str, list[int]] = {}
     for process in processes:
         by_clock.setdefault(process.boot_id, []).append(process.pid)
+    blocked = joined.blocked
     claimed = np.zeros(len(joined.row), np.bool_)
+    claimed_too = np.zeros(len(blocked.pid), np.bool_)
     for clock, pids in by_clock.items():
         mine = np.isin(joined.pid, pids) & ~claimed
+        theirs = np.isin(blocked.pid, pids) & ~claimed_too
         claimed |= mine
+        claimed_too |= theirs
         if clock and clock == boot_id:
             continue
         offset = _estimate(joined, mine, table)
@@ -276,8 +280,7 @@ def _onto_one_clock(
             continue
         for times in (joined.start_ns, joined.end_ns):
             times[mine] -= offset.at(times[mine])
-        theirs = np.isin(joined.blocked.pid, pids)
-        for times in (joined.blocked.start_ns, joined.blocked.end_ns):
+        for times in (blocked.start_ns, blocked.end_ns):
             times[theirs] -= offset.at(times[theirs])
         joined.offsets.append(offset)
 
