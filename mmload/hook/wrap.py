@@ -90,9 +90,9 @@ def _around_coroutine(fn: Function, enter: Enter) -> Function:
 
 def _around_generator(fn: Function, enter: Enter) -> Function:
     async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        generator = fn(*args, **kwargs)  # nothing of it runs yet
         leave = _begin(enter, args, kwargs)
         error: BaseException | None = None
-        generator = fn(*args, **kwargs)
         try:
             step = generator.asend(None)
             while True:  # as `yield from`, which there is none of for these
