@@ -381,6 +381,21 @@ def test_a_forked_child_of_multiprocessing_writes_its_last_spans(folder: Path) -
     assert [s.request_id for s in lines] == ["first", "last"]
 
 
+def test_processes_of_one_pid_are_told_apart(tmp_path: Path) -> None:
+    """Two containers, each of whose first process is 1; and one of them in two files."""
+    process = '{{"process":{{"pid":1,"host":"{}","monotonic_ns":{}}}}}\n'
+    line = '{{"request_id":"{}","stage":"x","start_ns":1,"end_ns":2,"pid":1,"thread":"t"}}\n'
+    east, west = process.format("east", 5), process.format("west", 6)
+    (tmp_path / "a.jsonl").write_text(east + line.format("e") + west + line.format("w"))
+    (tmp_path / "b.jsonl").write_text(west + line.format("w2") + '{"lost":3}\n')
+    lines = SpanLines([tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+    pids = {s.request_id: s.pid for s in lines}
+    assert pids == {"e": 1, "w": 1 + 2**22, "w2": 1 + 2**22}
+    assert [(p.host, p.pid, p.lost) for p in lines.processes] == [
+        ("east", 1, 0), ("west", 1 + 2**22, 3),
+    ]  # fmt: skip
+
+
 def test_an_odd_id_is_not_the_servers_trouble(folder: Path) -> None:
     spans.record("tokenize", 1, 2, request_id=["a list"])  # type: ignore[arg-type]
     with spans.span("processor", request_id={}):  # type: ignore[arg-type]
