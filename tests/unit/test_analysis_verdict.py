@@ -315,7 +315,8 @@ def test_work_in_an_unknown_pool_is_what_its_wait_is_for() -> None:
     assert (said["stage"], said["width"], said["capacity_qps"]) == ("pool_work", 1, 3.333333)
     assert said["sentence"].endswith(
         "it can carry 3.33 requests/s. For 100% of that time its thread was not on a CPU: it waited"
-        " for the GIL, for input, a device, other threads, or for a core."
+        " for the GIL, for input, a device, other threads, or for a core. More threads in that"
+        " pool, or more server processes, move it."
     )
 
 
