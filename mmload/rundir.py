@@ -250,7 +250,13 @@ class Lines(Generic[T]):
 
 
 class SpanLines:
-    """Iterates the spans of a folder; afterwards `processes` and `damaged` are filled."""
+    """Iterates the spans of a folder; afterwards `processes` and `damaged` are filled.
+
+    Two processes may have one pid: in two containers, which both count from 1, or one after the
+    other. The later ones are told apart by a pid that no process has.
+    """
+
+    _NO_PID: Final = 2**22  # Linux gives out none from here on
 
     def __init__(self, files: list[Path]) -> None:
         self._files = files
@@ -261,6 +267,7 @@ class SpanLines:
 
     def __iter__(self) -> Iterator[Span]:
         place: dict[tuple[int, int], int] = {}  # a process may have several files
+        homonyms: dict[int, int] = {}  # processes by pid
         for file in self._files:
             process: ServerProcess | None = None
             for line in _lines(file):
@@ -270,8 +277,12 @@ class SpanLines:
                         at = place.setdefault((said.pid, said.monotonic_ns), len(self.processes))
                         if at == len(self.processes):
                             self.processes.append(said)
+                            before = homonyms.get(said.pid, 0)
+                            homonyms[said.pid] = before + 1
+                            said.pid += before * self._NO_PID
                         else:  # the same process, later: it knows more of itself
-                            said.lost = self.processes[at].lost
+                            former = self.processes[at]
+                            said.pid, said.lost = former.pid, former.lost
                             self.processes[at] = said
                         process = said
                     elif line.startswith(b'{"lost"'):
@@ -279,7 +290,10 @@ class SpanLines:
                         if process is not None:
                             process.lost = lost  # a running total
                     else:
-                        yield self._span.decode(line)
+                        span = self._span.decode(line)
+                        if process is not None:
+                            span.pid = process.pid
+                        yield span
                 except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, KeyError):
                     self.damaged += 1
 

@@ -16,7 +16,9 @@ SITE = Path(hook.__file__).parent / "site"  # holds the hook's sitecustomize.py,
 def environment_for(folder: Path) -> dict[str, str]:
     """Variables that bring the hook into every Python process that gets them."""
     own = str(SITE)
-    before = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != own]
+    given = os.environ.get("PYTHONPATH")
+    # an empty entry means the current folder, an empty variable nothing
+    before = [p for p in given.split(os.pathsep) if p != own] if given else []
     return {
         FOLDER_VARIABLE: str(folder.resolve()),
         "PYTHONPATH": os.pathsep.join([own, *before]),

@@ -21,6 +21,8 @@ _CROWDED: Final = (
     " move it."
 )
 _NONE: Final = Remedy((), "")
+# Their work may well be to wait: for the network, for a device, for what a server's own code asks
+_MAY_WAIT: Final = ("media_fetch", "pool_work", "encoder", "prefill", "decode")
 _WAITED_FOR: Final = 0.05  # a wait of this share of the work is a queue, not a hand-over
 
 # Where a stage's requests wait: the first of these that the server has. Some servers run the
@@ -30,6 +32,7 @@ _WAITS: Final[dict[str, tuple[str, ...]]] = {
     "media_decode": ("media_wait",),
     "tokenize": ("renderer_wait",),
     "processor": ("processor_wait", "renderer_wait"),
+    "pool_work": ("pool_wait",),
     "encoder": ("engine_wait",),
     "prefill": ("engine_wait",),
     "decode": ("engine_wait",),
@@ -175,11 +178,13 @@ def _sentence(
             " work too, or it slowed down under load."
         )
     if load.off_cpu_share is not None and load.off_cpu_share > _OFF_CPU:
+        may_wait = load.name in _MAY_WAIT
+        others = "input, a device, other threads" if may_wait else "other threads of its own"
         sentence += (
             f" For {load.off_cpu_share:.0%} of that time its thread was not on a CPU: it waited for"
-            " the GIL, for other threads of its own, or for a core."
+            f" the GIL, for {others}, or for a core."
         )
-        if load.off_cpu_share > _STARVED and load.observed_width > 1:
+        if not may_wait and load.off_cpu_share > _STARVED and load.observed_width > 1:
             return f"{sentence} {_CROWDED}"
     return f"{sentence} {remedy}".rstrip()
 

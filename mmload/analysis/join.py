@@ -34,19 +34,24 @@ class Facts:
 
     sums: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    pool_width: int | None = None  # the widest pool that any span named
+    widths: dict[int, int] = field(default_factory=dict)  # the widest pool that a process named
     batched: bool | None = None  # a span says that one piece of work served several requests
     cpu_ns: int = 0  # thread CPU time of the spans that measured it
     cpu_wall_ns: int = 0  # wall time of those same spans
 
-    def add(self, facts: dict[str, Any], wall_ns: int) -> None:
+    @property
+    def pool_width(self) -> int | None:
+        """Of all processes together: each has a pool of its own."""
+        return sum(self.widths.values()) or None
+
+    def add(self, facts: dict[str, Any], wall_ns: int, pid: int) -> None:
         for name, value in facts.items():
             if isinstance(value, bool | int | float) and value == value:
                 self.sums[name] = self.sums.get(name, 0.0) + value
                 self.counts[name] = self.counts.get(name, 0) + 1
         width, cpu_ns = facts.get("pool_width"), facts.get("cpu_ns")
         if isinstance(width, int) and width > 0:
-            self.pool_width = max(width, self.pool_width or 0)
+            self.widths[pid] = max(width, self.widths.get(pid, 0))
         if isinstance(cpu_ns, int):
             self.cpu_ns += cpu_ns
             self.cpu_wall_ns += wall_ns
@@ -131,6 +136,7 @@ class _Rows:
     unknown ids are looked at again at the end."""
 
     _HELD: Final = 1_000_000  # spans; of more than that the rest stays unknown
+    _WARM_UP: Final = -3  # a request of no row
 
     def __init__(self, request_ids: Iterable[str]) -> None:
         self._index = IdIndex(request_ids)
@@ -142,22 +148,25 @@ class _Rows:
         held: list[Span] = []
         for span in spans:
             name = span.request_id
-            if WARM_UP in name:
-                continue
-            row = self._row.get(name)
+            row = self._WARM_UP if WARM_UP in name else self._row.get(name)
             if row is None:
                 row = self._row[name] = self._index.find(name) if name else IdIndex.AMBIGUOUS
             known_as = span.facts.get("also_known_as")
-            if row >= 0 and isinstance(known_as, str):
-                other[known_as] = row
+            if (row >= 0 or row == self._WARM_UP) and isinstance(known_as, str):
+                if other.setdefault(known_as, row) != row:  # no name, then
+                    other[known_as] = IdIndex.AMBIGUOUS
             if row == IdIndex.NONE and len(held) < self._HELD:
                 held.append(span)
-            else:
+            elif row != self._WARM_UP:
                 yield span, row
         self._row.pop("", None)
-        self._row.update((name, row) for name, row in other.items() if name in self._row)
+        self._row.update(
+            (name, row) for name, row in other.items() if self._row.get(name) == IdIndex.NONE
+        )
         for span in held:
-            yield span, self._row[span.request_id]
+            row = self._row[span.request_id]
+            if row != self._WARM_UP:
+                yield span, row
 
     def count(self, kind: int) -> int:
         """Distinct ids of that kind."""
@@ -204,13 +213,15 @@ def join(
         on_loop = span.facts.get("on_loop") is True
         flat.extend((row, code, start_ns, end_ns, span.pid, on_loop))
         if span.facts:
-            facts[code].add(span.facts, end_ns - start_ns)
+            facts[code].add(span.facts, end_ns - start_ns, span.pid)
             seen = span.facts.get("frames")
             if span.stage == "processor" and isinstance(seen, int) and seen > 0:  # 0: all cached
                 frames[row] = np.fmax(frames[row], seen)  # calls may be nested
     written = np.array(flat, np.int64).reshape(-1, 6)
     columns = np.unique(written, axis=0)  # a buffer that was flushed twice repeats whole lines
-    stretches = np.array(blocked, np.int64).reshape(-1, 3)
+    stretches, once = np.unique(
+        np.array(blocked, np.int64).reshape(-1, 3), axis=0, return_index=True
+    )
     has_spans = np.zeros(len(table), np.bool_)
     has_spans[columns[:, 0]] = True
     joined = Joined(
@@ -225,7 +236,9 @@ def join(
         on_loop=columns[:, 5] > 0,
         has_spans=has_spans,
         frames=frames,
-        blocked=Blocked(stretches[:, 0], stretches[:, 1], stretches[:, 2], where),
+        blocked=Blocked(
+            stretches[:, 0], stretches[:, 1], stretches[:, 2], [where[i] for i in once]
+        ),
         stray_ids=rows.count(IdIndex.NONE),
         ambiguous_ids=rows.count(IdIndex.AMBIGUOUS),
         repeated_spans=len(written) - len(columns),
@@ -250,10 +263,14 @@ def _onto_one_clock(
     by_clock: dict[str, list[int]] = {}
     for process in processes:
         by_clock.setdefault(process.boot_id, []).append(process.pid)
+    blocked = joined.blocked
     claimed = np.zeros(len(joined.row), np.bool_)
+    claimed_too = np.zeros(len(blocked.pid), np.bool_)
     for clock, pids in by_clock.items():
         mine = np.isin(joined.pid, pids) & ~claimed
+        theirs = np.isin(blocked.pid, pids) & ~claimed_too
         claimed |= mine
+        claimed_too |= theirs
         if clock and clock == boot_id:
             continue
         offset = _estimate(joined, mine, table)
@@ -263,8 +280,7 @@ def _onto_one_clock(
             continue
         for times in (joined.start_ns, joined.end_ns):
             times[mine] -= offset.at(times[mine])
-        theirs = np.isin(joined.blocked.pid, pids)
-        for times in (joined.blocked.start_ns, joined.blocked.end_ns):
+        for times in (blocked.start_ns, blocked.end_ns):
             times[theirs] -= offset.at(times[theirs])
         joined.offsets.append(offset)
 

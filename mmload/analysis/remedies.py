@@ -36,6 +36,7 @@ ANY_SERVER: Final[Mapping[str, Remedy]] = {
         ),
         "More renderer workers (--renderer-workers) or a faster processor move it.",
     ),
+    "pool_work": Remedy((), "More threads in that pool, or more server processes, move it."),
     "handoff": Remedy(("--api-server-count",), "More API server processes move it."),
     "encoder": Remedy(_ENGINE, "A faster or second engine moves it."),
     "prefill": Remedy(_ENGINE, "A faster or second engine, or shorter prompts, move it."),

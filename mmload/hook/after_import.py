@@ -6,6 +6,7 @@ server must succeed or fail as it would without us. Stdlib only.
 """
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -62,6 +63,8 @@ def _listen(spec: ModuleSpec, name: str) -> None:
 
     def exec_module(module: ModuleType) -> None:
         execute(module)
+        if module.__name__ != name:  # a loader may be one for many: those of zip files are
+            return
         with _lock:
             acts = _waiting.pop(name, [])
         for act in acts:
@@ -71,3 +74,13 @@ def _listen(spec: ModuleSpec, name: str) -> None:
 
 
 _FINDER = _Finder()
+
+
+def _reset_in_child() -> None:
+    """After fork: another thread may have held the lock, and did not come along."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_in_child)

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from mmload.hook import inline, loop_watch, spans
+from mmload.hook.context import Stay
 from mmload.hook.headers import (
     IN_RESPONSE,
     REQUEST_ID_HEADER,
@@ -33,6 +34,7 @@ _TRACE = TRACE_HEADER.lower().encode()
 _SPANS = SPANS_HEADER.lower().encode()
 _IN_RESPONSE = IN_RESPONSE.encode()
 _SEEN = "mmload.request_id"
+_BODILESS = (204, 205, 304)
 
 # When the request's body had been read, for who works on it first.
 body_read_ns: Final[ContextVar[int | None]] = ContextVar("mmload_body_read_ns", default=None)
@@ -55,22 +57,23 @@ class RequestIdMiddleware:
             inline.ask(name)
         rest = [header for header in headers if header[0].lower() != _ID]
         scope = {**scope, "headers": [*rest, (_ID, name.encode())], _SEEN: True}
-        door = _Door(name, receive, send)
-        token = spans.request_id.set(name)
-        loop_watch.entered()
-        try:
-            await self._app(scope, door.receive, door.send)
-        finally:
-            loop_watch.left()
-            inline.drop(name)
-            spans.request_id.reset(token)
+        door = _Door(name, receive, send, scope.get("method") != "HEAD")
+        body_read_ns.set(None)  # a server may start this from within the request before
+        with Stay(name):
+            loop_watch.entered()
+            try:
+                await self._app(scope, door.receive, door.send)
+            finally:
+                loop_watch.left()
+                inline.drop(name)
 
 
 class _Door:
     """What goes in and out of the application for one request, and when."""
 
-    def __init__(self, name: str, receive: Receive, send: Send) -> None:
+    def __init__(self, name: str, receive: Receive, send: Send, may_have_body: bool) -> None:
         self._name = name
+        self._may_have_body = may_have_body
         self._receive = receive
         self._send = send
         self._came_ns = spans.now_ns()
@@ -92,7 +95,8 @@ class _Door:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = _echoed(message.get("headers", ()), self._name)
-            self._is_stream = is_event_stream(headers)
+            bodiless = not self._may_have_body or message.get("status") in _BODILESS
+            self._is_stream = is_event_stream(headers) and not bodiless
             message = {**message, "headers": headers}
         if message["type"] != "http.response.body":
             await self._send(message)

@@ -10,14 +10,14 @@ import os
 import sys
 from typing import Final
 
-from mmload.hook import pools, spans
+from mmload.hook import pools, spans, worker_threads
 from mmload.hook.doors import TABLES as DOORS
 from mmload.hook.probes import Table, attach
 from mmload.hook.sglang import TABLE as SGLANG
 from mmload.hook.transformers import TABLE as TRANSFORMERS
 from mmload.hook.vllm import TABLE as VLLM
 
-TABLES: Final[tuple[Table, ...]] = (*DOORS, VLLM, SGLANG, TRANSFORMERS)
+TABLES: Final[tuple[Table, ...]] = (*DOORS, worker_threads.TABLE, VLLM, SGLANG, TRANSFORMERS)
 
 
 def start() -> None:
@@ -33,12 +33,19 @@ def role() -> str:
     """What runs in this process, in a word: the script's or module's name, never its arguments."""
     words = iter(sys.orig_argv[1:])
     for word in words:
-        if word in ("-W", "-X", "--check-hash-based-pycs"):
-            next(words, None)
-        elif word == "-m":
-            return next(words, "python")
-        elif word == "-c":
-            return "python -c"
-        elif not word.startswith("-"):
+        if not word.startswith("-"):
             return os.path.basename(word)
+        if word == "--check-hash-based-pycs":
+            next(words, None)
+        if word.startswith("--"):
+            continue
+        for at, letter in enumerate(word[1:], 2):  # `-uc CODE` is `-u -c CODE`
+            if letter == "c":
+                return "python -c"
+            if letter == "m":
+                return word[at:] or next(words, "python")
+            if letter in "WX":  # with a value of its own, here or in the next word
+                if not word[at:]:
+                    next(words, None)
+                break
     return "python"

@@ -6,12 +6,16 @@ Stdlib only.
 """
 
 import functools
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final
 
 from mmload.hook import spans, web
 from mmload.hook.asgi import RequestIdMiddleware, body_read_ns
 from mmload.hook.probes import Probe, Table, Target
 from mmload.hook.wrap import Function, Leave, around
+
+_depends: Final[ContextVar[bool]] = ContextVar("mmload_depends", default=False)
 
 
 def _load(config: Any) -> Leave:
@@ -43,10 +47,35 @@ def _aiohttp(runner: Any) -> None:
 
 def _endpoint(**_call: Any) -> None:
     """FastAPI: the body is parsed and checked between its last byte and the endpoint."""
+    _checked_until_now()
+
+
+def _dependencies(**_call: Any) -> Leave:
+    """FastAPI: what the endpoint depends on is asked for meanwhile."""
+    _depends.set(True)
+    return lambda _result, _error: _depends.set(False)
+
+
+def called_away() -> Callable[[], None] | None:
+    """To be called before a plain function that a FastAPI endpoint depends on is handed to a
+    thread: neither the wait for one nor the work is parsing. Returns what is to be called after it;
+    None elsewhere."""
+    if not _depends.get() or not _checked_until_now():
+        return None
+
+    def came_back() -> None:
+        body_read_ns.set(spans.now_ns())
+
+    return came_back
+
+
+def _checked_until_now() -> bool:
     since_ns = body_read_ns.get()
-    if since_ns is not None:
-        body_read_ns.set(None)
-        spans.record("http_receive", since_ns, spans.now_ns(), part="parse and check")
+    if since_ns is None:
+        return False
+    body_read_ns.set(None)
+    spans.record("http_receive", since_ns, spans.now_ns(), part="parse and check")
+    return True
 
 
 TABLES: Final = (
@@ -76,6 +105,11 @@ TABLES: Final = (
                 "parse and check",
                 (Target("fastapi.routing:run_endpoint_function", around(_endpoint)),),
                 merged="unattributed",
+            ),
+            Probe(
+                "dependencies",
+                (Target("fastapi.routing:solve_dependencies", around(_dependencies)),),
+                merged="http_receive",
             ),
         ),
     ),

@@ -7,16 +7,18 @@ function of the server's own code on the stack, else the innermost of all. It be
 Stdlib only; never raises.
 """
 
-import asyncio
 import contextlib
 import os
 import sys
 import threading
 import time
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mmload.hook import spans
+
+if TYPE_CHECKING:
+    import asyncio
 
 INTERVAL_S: Final = 0.02
 LATE_S: Final = 0.01  # an answer that takes longer is one of a loop that is held up
@@ -34,30 +36,40 @@ def entered() -> None:
     if not spans.enabled():
         return
     with contextlib.suppress(Exception):
-        if _watch is None or _watch.pid != os.getpid():
-            _watch = _Watch(asyncio.get_running_loop())
-        _watch.inside += 1
-        _watch.wake.set()
+        if _watch is None or not _watch.is_alive():
+            from asyncio import get_running_loop  # the server has it already
+
+            _watch = _Watch(get_running_loop())
+        if _watch.is_mine():
+            _watch.inside += 1
+            _watch.wake.set()
 
 
 def left() -> None:
     """It has gone out."""
     watch = _watch
-    if watch is not None and watch.inside > 0:
+    if watch is not None and watch.is_mine() and watch.inside > 0:
         watch.inside -= 1
 
 
 class _Watch:
-    """The loop that serves the first request is the one that is watched."""
+    """The loop that serves the first request is the one that is watched, until it is closed."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.pid = os.getpid()
+    def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         self.inside = 0  # requests; only its own loop counts
         self.wake = threading.Event()
         self._loop = loop
         self._loop_thread = threading.get_ident()
-        self._thread = threading.current_thread().name
-        threading.Thread(target=self._run, name="mmload-loop-watch", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="mmload-loop-watch", daemon=True)
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Not in a forked child either."""
+        return self._thread.is_alive() and not self._loop.is_closed()
+
+    def is_mine(self) -> bool:
+        """Whether this thread is the loop's."""
+        return threading.get_ident() == self._loop_thread
 
     def _run(self) -> None:
         while not self._loop.is_closed() and spans.enabled():

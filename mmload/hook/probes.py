@@ -11,6 +11,7 @@ what is missing and why, goes into the process's notes. Never raises into the se
 
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -143,7 +144,7 @@ def wrap(module: ModuleType, target: Target) -> Callable[[], None]:
         raise Unfit(f"{target.path}: there is no {last}") from None
     kind = type(found) if isinstance(found, staticmethod | classmethod) else None
     function = found.__func__ if kind is not None else found
-    if not callable(function):
+    if not inspect.isroutine(function):  # in place of a class, a function would break isinstance
         raise Unfit(f"{target.path}: is a {type(function).__name__}, not a function")
     if target.parameters:
         try:
@@ -170,6 +171,16 @@ def _undo(owner: Any, name: str, ours: Any, before: Any) -> None:
         delattr(owner, name)
     else:
         setattr(owner, name, before)
+
+
+def _reset_in_child() -> None:
+    """After fork: another thread may have held the lock, and did not come along."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_in_child)
 
 
 def version_of(package: str) -> str:

@@ -14,28 +14,27 @@ processes of which nobody knows yet whether they serve. Times are CLOCK_MONOTONI
 Stdlib only.
 """
 
-import asyncio
 import atexit
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
-from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from mmload.hook import inline
+from mmload.hook.context import current_id
+from mmload.hook.context import request_id as request_id
 from mmload.hook.headers import trace_value
 from mmload.hook.thread_meter import ThreadMeter
+from mmload.hook.turn import turn_of_loop as turn_of_loop
 from mmload.hook.writer import BUFFER_LIMIT, Writer
 
 FOLDER_VARIABLE: Final = "MMLOAD_HOOK_DIR"
 
-request_id: ContextVar[str | None] = ContextVar("mmload_request_id", default=None)
-
 now_ns = time.monotonic_ns  # the one clock of the hook; tests put virtual time here
 
-_current_id: Final = request_id  # `request_id` is also the name of a parameter below
 _writer: Writer | None = None
 _armed: "_Armed | None" = None
 _beginning = False
@@ -90,18 +89,35 @@ def describe(role: str | None = None, **settings: Any) -> None:
 def _begin() -> Writer | None:
     """The writer of an armed process, when it has something to write."""
     global _writer, _armed, _beginning
+    new = None
     with _install_lock:
         armed = _armed
         if _writer is None and armed is not None and not _beginning:
             _beginning = True  # for a finaliser that ends a span on this thread meanwhile
             try:
-                _writer = Writer(armed.folder, armed.role, armed.settings, notes=armed.notes)
-                atexit.register(shutdown)
+                new = _writer = Writer(armed.folder, armed.role, armed.settings, notes=armed.notes)
             except Exception:
                 _armed = None
             finally:
                 _beginning = False
-        return _writer
+        writer = _writer
+    if new is not None and not _started(new):
+        _armed = _writer = None
+    return writer
+
+
+def _started(writer: Writer) -> bool:
+    """Without the lock: a finaliser that records a span may run on the writer's thread before that
+    says that it runs."""
+    try:
+        writer.start()
+        atexit.register(shutdown)
+        multiprocessing = sys.modules.get("multiprocessing.util")
+        if multiprocessing is not None:  # its forked children end without `atexit`
+            multiprocessing.Finalize(None, shutdown, exitpriority=-100)
+        return True
+    except Exception:  # no more threads, for instance: the server has worse problems
+        return False
 
 
 def install(
@@ -117,16 +133,19 @@ def install(
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return False
+    new = None
     try:
         with _install_lock:
             if _writer is None:
-                _writer = Writer(folder, role, settings or {}, limit)
-                atexit.register(shutdown)
+                new = _writer = Writer(folder, role, settings or {}, limit)
             else:
                 _writer.describe(role, settings or {})
-        return True
-    except Exception:  # no more threads, for instance: the server has worse problems
+    except Exception:
         return False
+    if new is not None and not _started(new):
+        _writer = None
+        return False
+    return True
 
 
 def enabled() -> bool:
@@ -189,42 +208,16 @@ def _put(
     phase: str | None,
     facts: dict[str, Any],
 ) -> None:
-    writer = _writer or _begin()
-    if writer is not None:
-        name = request_id if request_id is not None else _current_id.get() or ""
-        thread = threading.current_thread().name
-        span = (name, stage, start_ns, end_ns, thread, phase, facts)
-        writer.put(span)
-        inline.keep(span)
-
-
-class Turn:
-    """One turn of a thread's event loop: over when the loop has called anything else."""
-
-    __slots__ = ("_over", "_handle")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._over = False
-        self._handle = loop.call_soon(self._end)
-
-    def _end(self) -> None:
-        self._over = True
-
-    def is_over(self) -> bool:
-        """To be asked once. If not, all that happened since held the loop up: no other request of
-        this process could be read, worked on or answered meanwhile."""
-        if not self._over:
-            self._handle.cancel()
-        return self._over
-
-
-def turn_of_loop() -> Turn | None:
-    """None on a thread without a running loop."""
     try:
-        loop = asyncio._get_running_loop()
-        return None if loop is None else Turn(loop)
-    except Exception:  # a loop that is being closed, or one that is none of asyncio's
-        return None
+        writer = _writer or _begin()
+        if writer is not None:
+            name = request_id if request_id is not None else current_id() or ""
+            thread = threading.current_thread().name
+            span = (name, stage, start_ns, end_ns, thread, phase, facts)
+            writer.put(span)
+            inline.keep(span)
+    except Exception:  # an id that is none, for instance
+        return
 
 
 class Seen:
@@ -269,7 +262,7 @@ class _Span(Seen):
     ) -> None:
         self._stage = stage
         # the request that opened it: the block may set another
-        self._request_id = request_id if request_id is not None else _current_id.get() or ""
+        self._request_id = request_id if request_id is not None else current_id() or ""
         self._phase = phase
         self._facts = facts
         self._measured = measured

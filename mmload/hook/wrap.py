@@ -7,12 +7,14 @@ None). Both are guarded: what they raise is counted, noted once, and never reach
 Stdlib only.
 """
 
+import contextlib
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from mmload.hook import spans
+from mmload.hook.context import current_id
 from mmload.hook.thread_meter import ThreadMeter
 
 Function = Callable[..., Any]
@@ -26,8 +28,9 @@ def guarded(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     try:
         return fn(*args, **kwargs)
     except Exception as error:
-        name = getattr(fn, "__qualname__", type(fn).__name__)
-        spans.note("observer_errors", **{name: f"{type(error).__name__}: {error}"[:200]})
+        with contextlib.suppress(Exception):  # an error that cannot be printed
+            name = getattr(fn, "__qualname__", type(fn).__name__)
+            spans.note("observer_errors", **{name: f"{type(error).__name__}: {error}"[:200]})
         return None
 
 
@@ -86,20 +89,32 @@ def _around_coroutine(fn: Function, enter: Enter) -> Function:
 
 
 def _around_generator(fn: Function, enter: Enter) -> Function:
-    async def call(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        generator = fn(*args, **kwargs)  # nothing of it runs yet
         leave = _begin(enter, args, kwargs)
         error: BaseException | None = None
-        generator = fn(*args, **kwargs)
         try:
-            async for item in generator:
-                yield item
+            step = generator.asend(None)
+            while True:  # as `yield from`, which there is none of for these
+                try:
+                    item = await step
+                except StopAsyncIteration:
+                    return
+                try:
+                    step = generator.asend((yield item))
+                except GeneratorExit:
+                    raise
+                except BaseException as thrown:
+                    step = generator.athrow(thrown)
         except BaseException as raised:
             error = raised
             raise
         finally:
-            await generator.aclose()
-            if leave is not None:
-                guarded(leave, None, error)
+            try:
+                await generator.aclose()
+            finally:
+                if leave is not None:
+                    guarded(leave, None, error)
 
     return call
 
@@ -171,7 +186,7 @@ def timed(
             facts.update(guarded(before, *args, **kwargs) or {})
         name = guarded(request_id, *args, **kwargs) if request_id is not None else None
         if name is None:
-            name = spans.request_id.get() or ""  # the one that opened it: the call may set another
+            name = current_id() or ""  # the one that opened it: the call may set another
         work = Work(measure=measure)
 
         def leave(result: Any, error: BaseException | None) -> None:

@@ -28,6 +28,7 @@ SpanTuple = tuple[str, str, int, int, str, str | None, dict[str, Any]]
 
 BUFFER_LIMIT: Final = 65536  # spans; about 30 MB
 INTERVAL_S: Final = 0.2
+END_S: Final = 2.0  # what the server's end may wait for the disk
 FILE_LIMIT_BYTES: Final = 256 * 2**20  # about 100,000 requests
 _FILES_KEPT: Final = 2  # full ones, beside the one that is being written
 _BATCH: Final = 4096  # spans a write
@@ -90,12 +91,16 @@ class Writer:
         self._lost_written = 0  # the last `lost` line in the file
         self._described = False  # the file holds `process` as it is now
         self._file: int | None = None
+        self._identity = (0, 0)  # of the file: device and inode
         self._size = 0  # of the file, up to its last whole line
         self._io = threading.Lock()  # among those who write, never those who record
         self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mmload-spans", daemon=True)
+
+    def start(self) -> None:
+        """Waits for its thread to run: to be called without a lock that anything may ask for."""
         with contextlib.suppress(OSError):
             os.makedirs(self.folder, exist_ok=True)
-        self._thread = threading.Thread(target=self._run, name="mmload-spans", daemon=True)
         self._thread.start()
 
     def put(self, span: SpanTuple) -> None:
@@ -148,7 +153,10 @@ class Writer:
     def close(self) -> int:
         """Ends the thread, writes the rest and the last `lost` line. Returns the spans lost."""
         self._stop.set()
-        self._thread.join(timeout=2.0)
+        with contextlib.suppress(RuntimeError):  # it could not be started
+            self._thread.join(timeout=END_S)
+        if self._thread.is_alive():  # a disk that hangs: the server's end must not wait for it
+            return self.lost() + len(self._buffer)
         self.flush()
         with self._io:
             self._lost_written = -1  # say it even if it is 0: the file was ended, not cut off
@@ -189,13 +197,24 @@ class Writer:
             return False
 
     def _open(self) -> None:
-        """Opens the file, anew if somebody removed it: what goes to a removed file is lost."""
-        if self._file is not None and os.fstat(self._file).st_nlink == 0:
-            self._drop_file()
+        """Opens the file, anew if somebody removed it: what goes to a removed file is lost. And if
+        somebody closed it: its number may be another file's now (who makes a process a daemon
+        closes all there are)."""
+        if self._file is not None:
+            try:
+                seen = os.fstat(self._file)
+            except OSError:
+                self._file = None
+            else:
+                if (seen.st_dev, seen.st_ino) != self._identity:
+                    self._file = None
+                elif seen.st_nlink == 0:
+                    self._drop_file()
         if self._file is None:
             path = self._path(len(self._parts))
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            self._size = os.fstat(self._file).st_size
+            made = os.fstat(self._file)
+            self._size, self._identity = made.st_size, (made.st_dev, made.st_ino)
             self._described, self._lost_written = False, 0
 
     def _turn_over(self) -> None:
@@ -226,10 +245,10 @@ class Writer:
             self._drop_file()
 
     def _drop_file(self) -> None:
-        if self._file is not None:
+        file, self._file = self._file, None  # in this order: a fork may come in between
+        if file is not None:
             with contextlib.suppress(OSError):
-                os.close(self._file)
-            self._file = None
+                os.close(file)
 
 
 def boot_id() -> str:
@@ -263,7 +282,7 @@ def span_line(span: SpanTuple, pid: int) -> str:
         line["facts"] = facts
     try:
         return _json(line)
-    except (ValueError, TypeError, RecursionError) as error:  # NaN, odd keys, cycles
+    except Exception as error:  # NaN, odd keys, cycles, numbers that fail to be converted
         line["facts"] = {"facts_refused": type(error).__name__}
         return _json(line)
 
@@ -273,7 +292,7 @@ def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
     try:
         copy: dict[str, Any] = json.loads(_json(dict(settings)))
         return copy
-    except (ValueError, TypeError, RecursionError) as error:
+    except Exception as error:
         return {"settings_refused": type(error).__name__}
 
 

@@ -42,7 +42,7 @@ def traced(kind: str, folder: Path) -> Iterator[str]:
     port = free_port()
     server = mmload(
         *("trace", "--out", "spans", "--", sys.executable),
-        *("-W", "ignore", str(Path(__file__).with_name("traced_servers.py")), kind, str(port)),
+        *("-W", "error", str(Path(__file__).with_name("traced_servers.py")), kind, str(port)),
         cwd=folder,
     )
     try:
@@ -53,7 +53,7 @@ def traced(kind: str, folder: Path) -> Iterator[str]:
         finish(server, 20)
 
 
-@pytest.mark.parametrize("kind", ["fastapi", "aiohttp"])
+@pytest.mark.parametrize("kind", ["fastapi", "sync", "aiohttp"])
 def test_a_server_that_knows_nothing_is_traced(kind: str, tmp_path: Path) -> None:
     with traced(kind, tmp_path) as url:
         load = mmload(
@@ -67,13 +67,16 @@ def test_a_server_that_knows_nothing_is_traced(kind: str, tmp_path: Path) -> Non
     assert summary["ok"] == summary["joined"] == 20 and summary["unjoined"] == 0
     stages = summary["stages"]
     assert stages["pool_wait"]["n"] == stages["pool_work"]["n"] == 20
+    calls = 40 if kind == "sync" else 20  # what the endpoint depends on is a call of its own
     assert stages["pool_wait"]["configured_width"] is None  # a wait has none
     assert stages["pool_work"]["ms"]["p50"] >= 10  # the sleep
-    if kind == "fastapi":  # read, then parsed and checked
-        assert stages["http_receive"]["calls"] == 40 and stages["stream_out"]["n"] == 20
+    assert stages["pool_wait"]["calls"] == stages["pool_work"]["calls"] == calls
+    if kind != "aiohttp":  # read, then parsed and checked
+        assert stages["http_receive"]["calls"] == 20 + calls and stages["stream_out"]["n"] == 20
+        assert stages["http_receive"]["ms"]["p50"] < 30  # not what it depends on
     [process] = summary["server_processes"]
     assert process["role"] == "traced_servers.py"
-    assert process["notes"]["versions"][{"fastapi": "uvicorn", "aiohttp": "aiohttp"}[kind]]
+    assert process["notes"]["versions"][{"aiohttp": "aiohttp"}.get(kind, "uvicorn")]
     assert "missing" not in process["notes"]
 
 
@@ -167,6 +170,42 @@ def test_the_hook_comes_into_an_environment_without_mmload(tmp_path: Path) -> No
     lines = SpanLines(sorted((tmp_path / "spans").glob("*.jsonl")))
     assert sorted((s.request_id, s.stage) for s in lines) == [("child", "mine"), ("parent", "mine")]
     assert {p.role for p in lines.processes} == {"server.py", "python -c"}
+
+
+def test_another_mmload_and_other_sitecustomizes_do_not_matter(tmp_path: Path) -> None:
+    """A folder of that name and an older one; a hidden one that runs what it hides in turn; and the
+    empty entry of PYTHONPATH, which is the current folder."""
+    for folder, file in (("old/mmload", "__init__.py"), ("chain", "sitecustomize.py")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / file).write_text("")
+    (tmp_path / "checkout/mmload").mkdir(parents=True)
+    (tmp_path / "chain/sitecustomize.py").write_text(
+        "import sys, os\nfrom importlib.machinery import PathFinder\n"
+        "import importlib.util as u\nsys.chained = getattr(sys, 'chained', 0) + 1\n"
+        "others = [p for p in sys.path if p != os.path.dirname(__file__)]\n"
+        "spec = PathFinder.find_spec('sitecustomize', others)\n"
+        "spec.loader.exec_module(u.module_from_spec(spec))\n"
+    )
+    (tmp_path / "here.py").write_text("")
+    program = (
+        "import sys, here, sitecustomize\nfrom mmload.hook import spans\n"
+        "print(spans.enabled(), sys.chained, 'chain' in sitecustomize.__file__)\n"
+        "print(sorted({'asyncio', 'ssl', 'logging', 'socket'} & set(sys.modules)))\n"
+    )
+    given = ["", *(str(tmp_path / name) for name in ("checkout", "old", "chain"))]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(given))
+        environment |= environment_for(tmp_path / "spans")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("True 1 True\n[]\n", "")
 
 
 def _only_site() -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Servers that know nothing of mmload: FastAPI on uvicorn, and aiohttp.web.
 
-python traced_servers.py fastapi|aiohttp PORT
+python traced_servers.py fastapi|sync|blocking|aiohttp PORT
 """
 
 import asyncio
@@ -22,6 +22,11 @@ def event(content: str) -> str:
 async def words() -> AsyncIterator[str]:
     """A little work in a pool, a little on the loop, then three tokens."""
     await asyncio.get_running_loop().run_in_executor(POOL, time.sleep, 0.01)
+    async for text in tokens():
+        yield text
+
+
+async def tokens() -> AsyncIterator[str]:
     for word in ("one", " two", " three"):
         await asyncio.sleep(0.002)
         yield event(word)
@@ -36,9 +41,14 @@ def blocking(port: int) -> None:
     fastapi(port, blocks=True)
 
 
-def fastapi(port: int, blocks: bool = False) -> None:
+def sync(port: int) -> None:
+    """Plain `def` endpoints run in anyio's threads."""
+    fastapi(port, plain=True)
+
+
+def fastapi(port: int, blocks: bool = False, plain: bool = False) -> None:
     import uvicorn
-    from fastapi import FastAPI
+    from fastapi import Depends, FastAPI
     from fastapi.responses import StreamingResponse
 
     app = FastAPI()
@@ -47,13 +57,24 @@ def fastapi(port: int, blocks: bool = False) -> None:
     def models() -> dict[str, Any]:
         return {"data": [{"id": "tiny"}]}
 
-    @app.post("/v1/chat/completions")
+    def depended_on() -> None:
+        time.sleep(0.03)
+
+    def plain_chat(
+        body: dict[str, Any],
+        _user: None = Depends(depended_on),  # noqa: B008
+    ) -> StreamingResponse:
+        assert body["messages"]
+        time.sleep(0.01)
+        return StreamingResponse(tokens(), media_type="text/event-stream")
+
     async def chat(body: dict[str, Any]) -> StreamingResponse:
         assert body["messages"]
         if blocks:
             encode()
         return StreamingResponse(words(), media_type="text/event-stream")
 
+    app.post("/v1/chat/completions")(plain_chat if plain else chat)
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 
 
@@ -78,4 +99,5 @@ def aiohttp(port: int) -> None:
 
 
 if __name__ == "__main__":
-    {"fastapi": fastapi, "aiohttp": aiohttp, "blocking": blocking}[sys.argv[1]](int(sys.argv[2]))
+    kinds = {"fastapi": fastapi, "sync": sync, "aiohttp": aiohttp, "blocking": blocking}
+    kinds[sys.argv[1]](int(sys.argv[2]))

@@ -215,3 +215,38 @@ def test_ids_of_the_servers_own_are_followed() -> None:
     )
     assert found == [(0, "decode", 70), (0, "handoff", 40), (1, "decode", 60), (1, "handoff", 20)]
     assert joined.stray_ids == 1  # uuid-c
+
+
+def test_an_id_that_two_requests_are_known_by_joins_nothing() -> None:
+    """Two engines that count from 0 each; and the engine's name of a warm-up request is no
+    stranger's."""
+    table = RecordTable.of([record(0, 0, 100), record(1, 10, 110)])
+    spans = [
+        span("r-000000", "handoff", 20, 30, also_known_as="0"),
+        span("0", "decode", 60, 90),
+        span("r-000001", "handoff", 20, 30, also_known_as="0"),
+        span("warmup-r-0", "handoff", 1, 2, also_known_as="uuid-warm"),
+        span("uuid-warm", "decode", 3, 4),
+    ]
+    joined = join(table, spans, [], ORIGIN_NS)
+    assert joined.stage_names == ["handoff"]
+    assert (joined.ambiguous_ids, joined.stray_ids) == (1, 0)
+
+
+def test_the_pools_of_several_processes_add_up() -> None:
+    table = RecordTable.of([record(0, 0, 100 * MS)])
+    spans = [span("r-000000", "processor", i, i + 1, pool_width=2) for i in range(4)]
+    for i, one in enumerate(spans):
+        one.pid = 1 + i % 3
+    assert join(table, spans, [], ORIGIN_NS).facts[0].pool_width == 6
+
+
+def test_a_stretch_of_a_held_up_loop_that_was_written_twice_is_one() -> None:
+    table = RecordTable.of([record(0, 0, 100 * MS)])
+    held = [
+        span("", "loop_blocked", 50, 60, where="m.later"),
+        span("", "loop_blocked", 10, 20, where="m.first"),
+        span("", "loop_blocked", 10, 20, where="m.first"),
+    ]
+    blocked = join(table, held, [], ORIGIN_NS).blocked
+    assert (blocked.start_ns.tolist(), blocked.where) == ([10, 50], ["m.first", "m.later"])

@@ -302,6 +302,24 @@ def test_a_pool_that_is_not_used_and_a_single_torch_thread() -> None:
     assert codes(summary) == ["growing", "pool_idle", "one_thread"]
 
 
+def test_work_in_an_unknown_pool_is_what_its_wait_is_for() -> None:
+    """And what it waits for meanwhile may be anything: more workers may well move it."""
+    queue = DeterministicQueue(requests=400)
+    for one in queue.spans:
+        one.stage = one.stage.replace("processor_wait", "pool_wait").replace(
+            "processor", "pool_work"
+        )
+        one.facts = {"cpu_ns": 0} if one.stage == "pool_work" else {"pool_width": 1}
+    summary = run(queue.records, spans=queue.spans, asked_qps=5.0, schedule_s=80.0)
+    said = summary["bottleneck"]
+    assert (said["stage"], said["width"], said["capacity_qps"]) == ("pool_work", 1, 3.333333)
+    assert said["sentence"].endswith(
+        "it can carry 3.33 requests/s. For 100% of that time its thread was not on a CPU: it waited"
+        " for the GIL, for input, a device, other threads, or for a core. More threads in that"
+        " pool, or more server processes, move it."
+    )
+
+
 def test_a_model_on_the_cpu_is_no_accelerator() -> None:
     processes = [ServerProcess(pid=1, settings={"engine": "torch", "device": "CPU"})]
     queue = DeterministicQueue(requests=400)
