@@ -13,6 +13,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Final
 
 from mmload.hook import machine_facts, pools, spans
+from mmload.hook.context import current_id
 from mmload.hook.probes import version_of
 from mmload.hook.wrap import Function, Leave, Work, guarded
 
@@ -83,7 +84,7 @@ def _settings(self: Any, config: Any) -> dict[str, Any]:
 
 def decode(_self: Any, *_args: Any, **_kwargs: Any) -> Leave | None:
     """`load_bytes`, `load_base64`, `load_file` of images and videos; they may call each other."""
-    if spans.request_id.get() is None or _decoding.get():
+    if current_id() is None or _decoding.get():
         return None
     token = _decoding.set(True)
     work = Work(measure=True)
@@ -141,7 +142,7 @@ def prompt_tokens(result: Any) -> dict[str, Any]:
 
 def processor(_self: Any, *_args: Any, **_kwargs: Any) -> Leave | None:
     """`_process_multimodal`, on the processor's thread."""
-    if spans.request_id.get() is None:
+    if current_id() is None:
         return None
     machine_facts.note_process()
     seen: dict[str, Any] = {}
