@@ -10,6 +10,7 @@ from mmload.analysis.queues import Steps
 from mmload.analysis.series import SCATTER_POINTS
 from mmload.analysis.summary import Analysis, summarise
 from mmload.records import Outcome, Record, RecordTable, ServerProcess
+from mmload.report import tables
 from mmload.rundir import RunEnd
 from tests.unit.analysis_samples import (
     MS,
@@ -70,6 +71,17 @@ def test_the_same_with_two_workers_keeps_up() -> None:
     assert summary["stages"]["processor"]["utilisation"] == 0.75
     assert summary["stages"]["processor"]["capacity_qps"] == 6.666667
     assert summary["e2e_ms"] == dist(150, 300.0, 300.0, 300.0, 300.0, 300.0)
+
+
+def test_a_phase_that_nobody_saw_has_no_number() -> None:
+    """0 ms of GPU would say that the accelerator took no time."""
+    queue = DeterministicQueue(workers=2)
+    for queue.manifest.traced in (True, False):  # a hook that wrote nothing, and none at all
+        queue.spans = []
+        summary = analysed(queue).summary
+        mean = summary["phases"]["mean"]
+        assert mean["phases"] == {"client": 0.0, "unattributed": 300.0} and mean["e2e_ms"] == 300.0
+        assert tables.split_phases(summary) == ["client", "unattributed"]
 
 
 def two_classes() -> list[Record]:
