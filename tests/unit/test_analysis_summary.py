@@ -84,6 +84,18 @@ def test_a_phase_that_nobody_saw_has_no_number() -> None:
         assert tables.split_phases(summary) == ["client", "unattributed"]
 
 
+def test_a_hook_that_wrote_nothing_is_said_to_have_sent_none() -> None:
+    queue = DeterministicQueue(workers=2)
+    queue.manifest.span_source, queue.spans = "the hook in the server", []
+    queue.processes = []
+    summary = analysed(queue).summary
+    (said,) = [one["message"] for one in summary["warnings"] if one["code"] == "no_spans"]
+    assert said == "The server was to be traced, but no span arrived from the hook in the server."
+    assert tables.bottleneck(summary) == (
+        "Unknown without spans from inside the server: none came from the hook in the server."
+    )
+
+
 def two_classes() -> list[Record]:
     """Two classes in turn; 10 chunks of 20 ms, 30 tokens by usage; one of twelve fails."""
     records = []
