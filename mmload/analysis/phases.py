@@ -88,7 +88,7 @@ def loop_wait_ms(parts: Split) -> float:
 def _columns(joined: Joined | None) -> tuple[list[str], list[Phase]]:
     """Stage names of the matrix, in the order a request meets them, and their phases."""
     phase: dict[str, Phase] = {s.name: s.phase for s in STAGES if s.name in _CLIENT_STAGES}
-    if joined is None:
+    if joined is None or not len(joined.row):
         del phase["accept_wait"]  # nothing tells it from the rest of the time
     else:
         phase |= dict(zip(joined.stage_names, joined.stage_phases, strict=True))

@@ -143,7 +143,8 @@ def phases(table: RecordTable, parts: Split) -> Section:
 
 
 def _column(parts: Split, ns: NDArray[Any]) -> Section:
-    of_phase = dict.fromkeys(PHASES, 0.0)
+    # No stage of a phase seen: no number, as 0 would say that it took no time.
+    of_phase = {phase: 0.0 for phase in PHASES if phase in parts.phases}
     for phase, value in zip(parts.phases, ns, strict=True):
         of_phase[phase] += float(value)
     of_stage = dict(zip(parts.stages, ns, strict=True))

@@ -85,7 +85,7 @@ def client_stays(table: RecordTable, sent: NDArray[np.bool_], joined: Joined | N
     handed = np.fmax(begun, handed)
     lag = Stays("schedule_lag", "client", let_go, t["intended_ns"][let_go], begun, Facts())
     stays = [lag, Stays("send", "client", let_go, begun, handed, Facts())]
-    if joined is not None:
+    if joined is not None and len(joined.row):
         first = np.full(len(table), np.inf)
         np.minimum.at(first, joined.row, joined.start_ns)
         seen = first[let_go] >= handed

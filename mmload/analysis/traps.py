@@ -269,8 +269,9 @@ def _of_files(found: Findings) -> Iterator[Trap]:
             yield Trap(
                 "no_spans",
                 "The server was to be traced, but no span arrived"
-                f"{': ' + found.manifest.span_source if found.manifest.span_source else ''}.",
-                "Its stages are unknown. Start it under `mmload trace`, on this machine.",
+                f"{' from ' + found.manifest.span_source if found.manifest.span_source else ''}.",
+                "Its stages are unknown. A server is traced if it is in Python and on this machine;"
+                " `mmload trace` starts one.",
             )
         return
     unjoined = int(np.count_nonzero(found.measures.sent & ~joined.has_spans))

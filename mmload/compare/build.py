@@ -5,6 +5,7 @@ Runs of unlike scenarios are refused, with the keys that differ, unless `force` 
 object says so at the top.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from mmload import __version__
 from mmload.analysis import alike
 from mmload.analysis.comparison import compared, middle
 from mmload.analysis.metrics import Metric
-from mmload.compare.sides import LoadedSide
+from mmload.compare.sides import LoadedSide, identity
 from mmload.errors import UsageError
 from mmload.report import compare_words
 from mmload.scenario import NOT_IN_DIGEST
@@ -50,7 +51,7 @@ def build(
         "parity": _parity(sides),
         "thresholds": [],
     }
-    made["notes"] = _notes(made)
+    made["notes"] = [*_shared(sides), *_notes(made)]
     made["sentence"] = compare_words.sentence(made)
     return made
 
@@ -117,6 +118,18 @@ def _parity(sides: Sequence[LoadedSide]) -> Section | None:
         if any(run.parity is not None for run in side.runs)
     }
     return found or None
+
+
+def _shared(sides: Sequence[LoadedSide]) -> list[str]:
+    """A sentence if a run is on several sides, as overlapping globs have it."""
+    of_sides = [{identity(run.summary): run.folder for run in side.runs} for side in sides]
+    held = Counter(one for of_side in of_sides for one in of_side)
+    shared = {one: of_side[one] for of_side in of_sides for one in of_side if held[one] > 1}
+    if not shared:
+        return []
+    first = next(iter(shared.values()))
+    more = f", and so are {len(shared) - 1} more" if len(shared) > 1 else ""
+    return [f"{first} is on several sides{more}: the sides are not independent, and no p holds."]
 
 
 def _notes(made: Section) -> list[str]:

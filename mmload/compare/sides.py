@@ -96,14 +96,14 @@ def _without_copies(of_side: list[LoadedRun | LeftOut]) -> list[LoadedRun | Left
     for one in of_side:
         first = one.folder
         if isinstance(one, LoadedRun):
-            first = seen.setdefault(_identity(one.summary), one.folder)
+            first = seen.setdefault(identity(one.summary), one.folder)
         reason = f"a copy of {first}: a run counts once"
         fine = first == one.folder
         kept.append(one if fine else LeftOut(one.folder, reason, "make another run", True))
     return kept
 
 
-def _identity(summary: Summary) -> str:
+def identity(summary: Summary) -> str:
     """The same for copies of a run and for nothing else: latencies are measured to the ns."""
     return json.dumps([summary["run"]["started_at"], summary.get("e2e_ms"), summary.get("lag_ms")])
 
@@ -153,7 +153,7 @@ def _labelled(asked: Sequence[str]) -> list[tuple[str, str]]:
 
 def _folder_name(path: str, depth: int) -> str:
     """The last parts of a folder's path; a glob is its own name."""
-    return "/".join(Path(path).absolute().parts[-depth:]) if Path(path).exists() else path
+    return str(Path(*Path(path).absolute().parts[-depth:])) if Path(path).exists() else path
 
 
 def _name_and_path(text: str) -> tuple[str, str]:
@@ -167,7 +167,7 @@ def _name_and_path(text: str) -> tuple[str, str]:
 
 def run_folders(path: str, label: str = "") -> list[Path]:
     """The run folders that a path stands for, by name. Raises UsageError when there are none."""
-    where = f"{label}={path}" if label and label != Path(path).name else path
+    where = f"{label}={path}" if label not in ("", path, Path(path).name) else path
     places = (
         [Path(path)] if Path(path).exists() else sorted(map(Path, glob.glob(path)), key=_by_number)
     )

@@ -23,6 +23,7 @@ Series = Mapping[str, Sequence[Section | None]]  # by label, a run each
 FAINT_RUNS: Final = 12  # of a side; more only make the page heavy
 LABEL_SHARE: Final = 0.06  # of the longest bar; a part below it has no room for its number
 _FEW_DECADES: Final = 3
+_FEWEST_TICKS: Final = 3
 _SECOND: Final = {"xaxis": "x2", "yaxis": "y2"}
 
 
@@ -278,10 +279,13 @@ def _panels(horizontal: Figure, linear: str, log: str, drawn: list[Figure]) -> F
 
 
 def _log_ticks(values: list[float]) -> Figure:
-    """1, 2 and 5 of every decade with whole labels; of many decades only 1."""
+    """1, 2 and 5 of every decade with whole labels; of many decades only 1. Values so close that
+    hardly one of these lies among them get Plotly's own ticks, at even steps."""
     if not values:
         return {}
     first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     steps = (1, 2, 5) if last - first <= _FEW_DECADES else (1,)
     ticks = [step * 10.0**k for k in range(first, last + 1) for step in steps]
+    if sum(min(values) <= tick <= max(values) for tick in ticks) < _FEWEST_TICKS:
+        return {}
     return {"tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]}

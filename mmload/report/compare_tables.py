@@ -61,15 +61,18 @@ def metrics_note(made: Section, number: int) -> str:
     parts = ["the value of the one run" if counts == (1, 1) else "medians of runs"]
     if any(stat["interval"] for stat in stats):
         level = min(stat["level"] for stat in stats if stat["level"])
-        parts.append(f"+-: exact {numbers.percent(level)} interval of the median")
+        parts.append(f"+-: exact {100 * level:.1f}% interval of the median")
     else:
         parts.append("no interval: that needs 6 runs")
-    if why:
+    changes = [row["changes"][number - 1] for row in made["metrics"]]
+    if why and not any(found["p_holm"] is not None for found in changes):
         parts.append(f"no test: it {why}, and there are {counts[0]} and {counts[1]}")
     else:
         tests = made["tests"]
         holm = f" after Holm over {tests} tests" if tests > 1 else ""
         parts.append(f"p: {made['test']}{holm}; ~: no difference shown; rows without p describe")
+        if why:
+            parts.append(f"{numbers.NONE}: too few runs have a value, the test {why}")
     return "; ".join(parts)
 
 
@@ -197,13 +200,17 @@ def threshold_facts(made: Section) -> list[Fact]:
 
 
 def threshold(made: Section, one: Section) -> str:
-    """`ttft:p99 > +5%: +12%`; names the side when there are several."""
+    """`ttft:p99 > +5%: +12.31%`; names the side when there are several. With more digits than the
+    tables have, lest +10.4 % fail `> +10%` as "+10%"."""
+    unit = {"%": "%", "ms": " ms", "share": "%", "requests": ""}.get(one["in"], "/s")
     if one["value"] is None:
         found = "no value"
     elif one["in"] == "%":
-        found = words.percent(one["value"])
+        found = f"{one['value']:+,.2f}{unit}"
+    elif one["in"] == "share":
+        found = f"{100 * one['value']:.4g}{unit}"
     else:
-        found = words.value({"unit": one["in"]}, one["value"])
+        found = f"{one['value']:,.3f}".rstrip("0").rstrip(".") + unit
     of = f" ({one['side']})" if len(made["sides"]) > 2 else ""
     return f"{one['threshold']}{of}: {found}"
 

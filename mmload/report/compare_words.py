@@ -32,8 +32,8 @@ def value(row: Section, number: float | None) -> str:
         return numbers.NONE
     if row["unit"] == "ms":
         return numbers.ms(number)
-    if row["unit"] == "requests":
-        return numbers.count(number)
+    if row["unit"] == "requests":  # a median of an even number of runs may end in a half
+        return numbers.count(number) if number == int(number) else f"{number:,.1f}"
     if row["unit"] == "share":
         return numbers.percent(number)
     return f"{'-' if number < 0 else ''}{numbers.digits(abs(number))}"

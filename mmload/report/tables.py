@@ -191,6 +191,8 @@ def bottleneck(summary: Summary) -> str:
         if get(summary, "joined"):
             return "No stage stands out as the bottleneck."
         why = str(get(summary, "run", "span_source") or "").rstrip(".")
+        if any(trap["code"] == "no_spans" for trap in get(summary, "warnings") or []):
+            why = f"none came{f' from {why}' if why else ''}"  # it names a source, no reason
         return f"Unknown without spans from inside the server{': ' if why else ''}{why}."
     sentence = get(found, "sentence") or stage_title(summary, get(found, "stage") or numbers.NONE)
     if is_simulated(summary, get(found, "stage") or "") and "simulated" not in sentence:

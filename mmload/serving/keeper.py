@@ -5,7 +5,8 @@ gets this process's standard output and error, and no standard input. When stand
 (mmload is done with the server, or is no more: a kill -9 closes it too) or when the server ends by
 itself, all that descends from it is ended: the server is asked (SIGTERM) and given patience, then
 the rest is, then what is left is killed. On Linux orphans are adopted, so that a process which left
-its group, its session and its parent is found as well. Out: the server's exit code, as a line on
+its group, its session and its parent is found as well; and should this process itself be killed,
+the server is asked to end (SIGTERM). Out: the server's exit code, as a line on
 the descriptor `tell` as soon as it has ended, and as its own; 128 + n for signal n.
 
 Run as a file, so that it starts at once: standard library, and psutil when it comes to the end. It
@@ -23,6 +24,7 @@ import sys
 import time
 from typing import Any, Final
 
+PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
 END_SIGNS: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 NOT_STARTED: Final = 127
@@ -47,6 +49,7 @@ def main() -> int:
             env=environment_of(order),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            preexec_fn=end_with_its_parent,  # no other thread is here that it could trip over
         )
     except OSError as error:
         print(f"{order['argv'][0]}: cannot be started: {error.strerror}", file=sys.stderr)
@@ -71,9 +74,18 @@ def environment_of(order: dict[str, Any]) -> dict[str, str]:
 
 def adopt_orphans() -> None:
     """Descendants whose parent ends become ours instead of init's. Only Linux can."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_with_its_parent() -> None:
+    """The process that calls is asked to end when its parent is no more. Only Linux can."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def wake_up_on_signals() -> int:

@@ -162,7 +162,9 @@ class Server(abc.ABC):
             ready, _, _ = select.select([self._told], [], [], wait_s)
             if ready:
                 said = os.read(self._told, 64)
-                self._code = int(said) if said else self._keeper.wait(self._keeper_s)
+                if not said:  # it could not start the server, or was killed, which ends both
+                    self._keeper.wait(self._keeper_s)
+                self._code = int(said) if said else keeper.exit_code(self._keeper)
         return self._code
 
     # -- when it goes wrong --------------------------------------------------------------------

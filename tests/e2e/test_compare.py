@@ -92,6 +92,9 @@ def test_thresholds_exit_4(runs: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert [one["failed"] for one in summary_of(out)["thresholds"]] == [True, False]
     code, _, err = compare(runs, capsys, "slow", "fast", *fine, "--significant")
     assert code == 2 and "the test needs 4 runs a side; there are 1 and 1" in err
+    gone = ("--fail-if", "ttft:p99.9 > +5%", "--significant")  # too few requests for a p99.9
+    code, _, err = compare(runs, capsys, "slow", "fast", *gone)
+    assert code == 4 and "ttft:p99.9 > +5%: no value" in err
 
 
 def test_without_a_summary_the_run_is_analysed_again(

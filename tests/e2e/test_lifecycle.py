@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mmload.errors import MmloadError, UsageError
@@ -71,6 +72,17 @@ def test_a_crash_is_seen_at_once_though_its_children_live_on(tmp_path: Path) -> 
             assert time.monotonic() < before_s + 10
         assert alive(child)  # it gets its patience
         assert why == "the server ended (ended by SIGKILL) during the run; it said nothing"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's end")
+def test_it_ends_when_its_keeper_is_killed(tmp_path: Path) -> None:
+    with server_of(plan("good", tmp_path), tmp_path) as server:
+        (root,) = pids(tmp_path)
+        os.kill(psutil.Process(root).ppid(), signal.SIGKILL)
+        before_s = time.monotonic()
+        while (why := server.died()) is None or alive(root):
+            assert time.monotonic() < before_s + 10
+        assert why.startswith("the server ended (ended by SIGKILL) during the run")
 
 
 @pytest.mark.usefixtures("nothing_left")

@@ -10,6 +10,7 @@ from mmload.analysis.queues import Steps
 from mmload.analysis.series import SCATTER_POINTS
 from mmload.analysis.summary import Analysis, summarise
 from mmload.records import Outcome, Record, RecordTable, ServerProcess
+from mmload.report import tables
 from mmload.rundir import RunEnd
 from tests.unit.analysis_samples import (
     MS,
@@ -70,6 +71,29 @@ def test_the_same_with_two_workers_keeps_up() -> None:
     assert summary["stages"]["processor"]["utilisation"] == 0.75
     assert summary["stages"]["processor"]["capacity_qps"] == 6.666667
     assert summary["e2e_ms"] == dist(150, 300.0, 300.0, 300.0, 300.0, 300.0)
+
+
+def test_a_phase_that_nobody_saw_has_no_number() -> None:
+    """0 ms of GPU would say that the accelerator took no time."""
+    queue = DeterministicQueue(workers=2)
+    for queue.manifest.traced in (True, False):  # a hook that wrote nothing, and none at all
+        queue.spans = []
+        summary = analysed(queue).summary
+        mean = summary["phases"]["mean"]
+        assert mean["phases"] == {"client": 0.0, "unattributed": 300.0} and mean["e2e_ms"] == 300.0
+        assert tables.split_phases(summary) == ["client", "unattributed"]
+
+
+def test_a_hook_that_wrote_nothing_is_said_to_have_sent_none() -> None:
+    queue = DeterministicQueue(workers=2)
+    queue.manifest.span_source, queue.spans = "the hook in the server", []
+    queue.processes = []
+    summary = analysed(queue).summary
+    (said,) = [one["message"] for one in summary["warnings"] if one["code"] == "no_spans"]
+    assert said == "The server was to be traced, but no span arrived from the hook in the server."
+    assert tables.bottleneck(summary) == (
+        "Unknown without spans from inside the server: none came from the hook in the server."
+    )
 
 
 def two_classes() -> list[Record]:

@@ -288,9 +288,9 @@ def test_lost_spans_damaged_lines_unjoined_requests() -> None:
 
 
 def test_a_traced_run_without_spans_says_so() -> None:
-    summary = run(every_100_ms(400), traced=True, span_source="the folder is on another machine")
+    summary = run(every_100_ms(400), traced=True, span_source="the server's hook, from spans")
     assert codes(summary) == ["no_spans"]
-    assert "the folder is on another machine" in summary["warnings"][0]["message"]
+    assert "the server's hook, from spans" in summary["warnings"][0]["message"]
     assert summary["bottleneck"] is None
 
 

@@ -15,6 +15,7 @@ from mmload.analysis.metrics import HEADLINE, metric
 from mmload.compare.build import build
 from mmload.compare.sides import LoadedSide
 from mmload.errors import UsageError
+from mmload.report import compare_tables
 from mmload.report import compare_words as words
 from mmload.report.compare_markdown import render_markdown
 from mmload.report.compare_terminal import render_text
@@ -314,3 +315,32 @@ def test_no_path_of_this_machine_in_the_goldens() -> None:
     golden = Path(__file__).parents[1] / "golden"
     for file in golden.glob("compare_*"):
         assert "/tmp" not in file.read_text(encoding="utf-8")
+
+
+def test_the_median_of_two_counts_keeps_its_half() -> None:
+    sides = samples.two(2)
+    sides[0].runs[0].summary["failed"] = {"timeout": 1}
+    found = row(made(sides), "failed")
+    assert words.value(found, found["sides"][0]["median"]) == "0.5"
+    assert words.change(found, found["changes"][0]) == "-0.5"
+    assert words.value(found, 3.0) == "3"
+
+
+def test_a_metric_of_too_few_runs_does_not_hide_that_the_others_are_tested() -> None:
+    sides = samples.two(5)
+    for run in sides[0].runs[:2]:
+        run.summary["ttft_ms"] = None
+    note = compare_tables.metrics_note(made(sides), 1)
+    assert "p: Mann-Whitney, exact after Holm over 5 tests" in note and "no test:" not in note
+    assert note.endswith(
+        "-: too few runs have a value, the test needs 4 runs a side (5 for 5"
+        " metrics tested together)"
+    )
+
+
+def test_a_run_on_both_sides_is_named() -> None:
+    sides = samples.two(2)
+    assert not any("several sides" in note for note in made(sides)["notes"])
+    sides[1].runs.append(sides[0].runs[0])
+    note = made(sides)["notes"][0]
+    assert note.startswith(f"{sides[0].runs[0].folder} is on several sides: the sides are not")

@@ -96,7 +96,7 @@ def test_a_failed_threshold_is_red_and_said_in_words() -> None:
         "failed": True,
     }
     page = Page(render_html(comparison | {"thresholds": [judged]}, series))
-    assert "\u2717 FAILED ttft:p99 > +5%: +12%" in page.text
+    assert "\u2717 FAILED ttft:p99 > +5%: +12.00%" in page.text
     classes = [attrs.get("class") for _, attrs in page.elements]
     assert "verdict invalid" in classes
     fine = Page(render_html(comparison | {"thresholds": [judged | {"failed": False}]}, series))
@@ -112,3 +112,13 @@ def test_names_from_elsewhere_are_text() -> None:
     assert len([1 for tag, _ in page.elements if tag == "script"]) == 3
     assert not re.search("[\x00\x1b]", source)
     assert json.dumps(page.figures())
+
+
+@pytest.mark.parametrize(
+    ("values", "few"), [([550.0, 630.0], True), ([3.0, 9.0], True), ([9.0, 70.0], False)]
+)
+def test_a_narrow_log_panel_has_ticks(values: list[float], few: bool) -> None:
+    """Plotly sets even ticks itself where our 1, 2, 5 would leave the axis bare."""
+    drawn = [{"y": values}]
+    ticks = charts._panels({}, "ms", "ms", drawn)["yaxis2"].get("tickvals")
+    assert (ticks is None) == few

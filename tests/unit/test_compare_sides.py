@@ -47,6 +47,9 @@ def test_names(root: Path) -> None:
     assert labels("before", "a=b") == ["before", "a=b"]  # a folder that is there is no name=PATH
     with pytest.raises(UsageError, match="x: is named twice"):
         labels("x=before", "x=after")
+    with pytest.raises(UsageError) as caught:
+        labels("before/1", "before/1")
+    assert caught.value.message == f"{root / 'before/1'}: is named twice"
     with pytest.raises(UsageError, match="is no side"):
         labels("before", "name=")
 
@@ -55,6 +58,7 @@ def test_names(root: Path) -> None:
     ("path", "words"),
     [
         ("nowhere", "nowhere: no such folder"),
+        ("runs/nowhere", "runs/nowhere: no such folder"),
         ("x=nowhere", "x=nowhere: no such folder"),
         ("empty", "empty: neither a run folder nor a folder with runs in it"),
     ],

@@ -8,6 +8,7 @@ from mmload.analysis.metrics import HEADLINE, metric
 from mmload.compare.build import build
 from mmload.compare.thresholds import judge, parse
 from mmload.errors import UsageError
+from mmload.report import compare_tables
 from tests.unit import compare_samples as samples
 
 STAGES = ("processor", "prefill")
@@ -108,3 +109,23 @@ def test_errors_name_what_is_allowed(text: str, words: str) -> None:
         parse(text, STAGES)
     assert words in caught.value.message and text in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "text"),
+    [
+        ("%", 10.4, "+10.40%"),  # the tables' "+10%" would seem to pass `> +10%`
+        ("%", -2.04, "-2.04%"),
+        ("ms", 500.4, "500.4 ms"),
+        ("ms", 15_280.0, "15,280 ms"),
+        ("share", 0.0104, "1.04%"),
+        ("requests", 0.5, "0.5"),
+        ("requests/s", 4.9986, "4.999/s"),
+        ("tokens/s", 50.0, "50/s"),
+    ],
+)
+def test_what_was_judged_is_shown_with_the_digits_that_decide(
+    unit: str, value: float, text: str
+) -> None:
+    one = {"threshold": "x > 1", "side": "b", "value": value, "in": unit}
+    assert compare_tables.threshold({"sides": [{}, {}]}, one) == f"x > 1: {text}"
