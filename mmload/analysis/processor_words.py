@@ -2,8 +2,8 @@
 
 One at a time although more workers were asked for; held to one thread; short of memory that
 stays; fed with fewer frames than were sent; answered by a cache that the load did not mean to use;
-and what the hook could not see. In: the loads of the stages, the joined spans, the processes. Out:
-(code, message, hint), as `traps` has them.
+without the owned core that was asked for; and what the hook could not see. In: the loads of the
+stages, the joined spans, the processes. Out: (code, message, hint), as `traps` has them.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import Any, Final
 from mmload.analysis.bottleneck import NEAR_LIMIT
 from mmload.analysis.join import Joined
 from mmload.analysis.stages import StageLoad
-from mmload.hook.stages import STAGE_BY_NAME
+from mmload.hook.stages import OWNED_CALLS, STAGE_BY_NAME, STOCK_CALLS
 from mmload.records import ServerProcess
 
 Warning = tuple[str, str, str]
@@ -41,6 +41,7 @@ def warnings(
     if joined is not None and reuse_asked == 0:
         yield from _cached(joined)
     if processor is not None:
+        yield from _not_owned(joined, processes)
         yield from _one_wide(processor, processes)
     yield from _one_thread(loads, processes, cores)
     if processor is not None:
@@ -86,6 +87,34 @@ def _cached(joined: Joined) -> Iterator[Warning]:
             )
 
 
+def _not_owned(joined: Joined | None, processes: list[ServerProcess]) -> Iterator[Warning]:
+    """Calls that an owned core did not serve in a server that was to have it."""
+    if not any("owned_processor" in process.settings for process in processes):
+        return
+    sums: dict[str, float] = {}
+    if joined is not None and "processor" in joined.stage_names:
+        sums = joined.facts[joined.stage_names.index("processor")].sums
+    stock = {n.removeprefix(STOCK_CALLS): v for n, v in sums.items() if n.startswith(STOCK_CALLS)}
+    owned, fell_back = sums.get(OWNED_CALLS, 0), sum(stock.values())
+    hint = "docs/processors.md says which calls are the stock processor's."
+    if stock:
+        reasons = sorted(stock.items(), key=lambda item: -item[1])
+        yield (
+            "owned_core",
+            f"Owned core: {owned:.0f} of {owned + fell_back:.0f} calls; {fell_back:.0f} fell back:"
+            f" {', '.join(f'{reason} ({calls:.0f})' for reason, calls in reasons)}.",
+            hint,
+        )
+    elif not owned:
+        refused = sorted({str(one.notes["owned"]["refused"]) for one in processes if _refused(one)})
+        why = "; ".join(refused) or "the server called no processor that there is one for"
+        yield "owned_core", f"Owned core: asked for, but it served no call: {why}.", hint
+
+
+def _refused(process: ServerProcess) -> bool:
+    return "refused" in process.notes.get("owned", {})
+
+
 def _one_wide(processor: StageLoad, processes: list[ServerProcess]) -> Iterator[Warning]:
     for process in processes:
         workers = process.settings.get("renderer_num_workers")
@@ -114,6 +143,8 @@ def _one_thread(
 ) -> Iterator[Warning]:
     for load in loads:
         busy = load.capacity_qps is not None and (load.utilisation or 0.0) >= NEAR_LIMIT
+        if OWNED_CALLS in load.facts:
+            continue  # it has threads of its own
         if busy and load.facts.get("threads") == 1 and isinstance(cores, int) and cores > 1:
             yield (
                 "one_thread",

@@ -19,7 +19,7 @@ from mmload.analysis.loop import holds_loop
 from mmload.analysis.phases import Split
 from mmload.analysis.quantiles import dist, ms
 from mmload.analysis.queues import Steps
-from mmload.hook.stages import STAGE_BY_NAME, STAGE_ORDER, Phase
+from mmload.hook.stages import STAGE_BY_NAME, STAGE_ORDER, STOCK_CALLS, Phase
 from mmload.records import RecordTable
 
 _WORK_PHASES: Final = ("cpu", "gpu")
@@ -205,7 +205,7 @@ def _means(facts: Facts) -> dict[str, float]:
     """Means of the numbers that the spans saw; nanoseconds become milliseconds, name and value."""
     means = {}
     for name, total in facts.sums.items():
-        if name in _NOT_MEANS:
+        if name in _NOT_MEANS or name.startswith(STOCK_CALLS):
             continue
         mean = total / facts.counts[name]
         if name.endswith("_ns"):

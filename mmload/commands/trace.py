@@ -18,6 +18,14 @@ def trace(
     out: Annotated[
         str | None, Parameter(help="Folder for the spans (a new one in the temporary folder).")
     ] = None,
+    owned: Annotated[
+        bool,
+        Parameter(
+            help="Put the owned processor cores beneath the server's (Qwen3-VL, Gemma 4): the same"
+            " bits in a fraction of the time; docs/processors.md.",
+            negative=(),
+        ),
+    ] = False,
 ) -> None:
     """Start a server, and stamp what happens to each of its requests.
 
@@ -44,7 +52,7 @@ def trace(
     print(f"mmload: spans go to {folder.resolve()}", file=sys.stderr, flush=True)
     # The server takes this process's place: signals and its exit code are its own.
     try:
-        os.execve(program, list(command), {**os.environ, **environment_for(folder)})
+        os.execve(program, list(command), {**os.environ, **environment_for(folder, owned=owned)})
     except OSError as error:
         raise UsageError(
             f"trace: {program}: cannot be started: {error.strerror}",

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Final
 
-from mmload.hook import pools, spans, worker_threads
+from mmload.hook import owned, pools, spans, worker_threads
 from mmload.hook.doors import TABLES as DOORS
 from mmload.hook.probes import Table, attach
 from mmload.hook.sglang import TABLE as SGLANG
@@ -27,6 +27,7 @@ def start() -> None:
     pools.watch()
     for table in TABLES:
         attach(table)
+    owned.start()
 
 
 def role() -> str:

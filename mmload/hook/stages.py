@@ -69,6 +69,12 @@ STAGE_BY_NAME: Final[dict[str, Stage]] = {stage.name: stage for stage in STAGES}
 STAGE_ORDER: Final[dict[str, int]] = {stage.name: i for i, stage in enumerate(STAGES)}
 
 
+# Facts of the processor's span where mmload's owned cores are beneath the server's processor: how
+# many of its calls they served, and how many were stock's, for the reason that follows.
+OWNED_CALLS: Final = "owned_calls"
+STOCK_CALLS: Final = "stock_calls: "
+
+
 def phase_of(stage: str, said: str | None = None) -> Phase:
     """The phase of a stage name; `said` is what the span itself claims, for unknown names."""
     known = STAGE_BY_NAME.get(stage)

@@ -157,6 +157,11 @@ def processor(_self: Any, *_args: Any, **_kwargs: Any) -> Leave | None:
     return leave
 
 
+def processor_facts() -> dict[str, Any] | None:
+    """What the processor's span, which is open on this thread, will say; None: there is none."""
+    return _seen.get()
+
+
 def step(record: Function) -> Function:
     """`TimingContext.record(stage)`, a context manager around each step, timed by vLLM or not."""
 

@@ -107,6 +107,8 @@ def test_several_media_a_call(family: str, core: Core) -> None:
 
 
 UNEVEN = (("image_mean", (0.48, 0.45, 0.40)), ("image_std", (0.26, 0.27, 0.28)))
+# As vLLM calls where the device does both: the output is bytes.
+LEFT = (("do_rescale", False), ("do_normalize", False))
 CONFIGURATIONS: dict[str, tuple[str, Any, Any]] = {
     "limits": (
         "qwen3-vl",
@@ -135,6 +137,9 @@ CONFIGURATIONS: dict[str, tuple[str, Any, Any]] = {
         UNEVEN,
     ),
     "gemma, budgets": ("gemma-4", (("max_soft_tokens", 70),), (("max_soft_tokens", 140),)),
+    "left to the device": ("qwen3-vl", LEFT, LEFT),
+    "left to the device, merge 3": ("qwen3-vl", (*LEFT, ("merge_size", 3)), LEFT),
+    "gemma, left to the device": ("gemma-4", LEFT, LEFT),
     "gemma, pooling": ("gemma-4", (("pooling_kernel_size", 2),), (("pooling_kernel_size", 2),)),
 }
 

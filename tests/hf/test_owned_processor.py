@@ -178,6 +178,11 @@ def test_the_compiled_loop_is_held_against_every_pixel_value() -> None:
             changed = pixels.table.copy()
             changed.view(np.uint32)[2, 77] ^= 1
             assert not FusedPatcher(pixels).reproduces(changed)
+    bytes_ = np.tile(np.arange(256, dtype=np.uint8), (3, 1))
+    assert FusedPatcher(None).reproduces(bytes_)
+    changed_bytes = bytes_.copy()
+    changed_bytes[1, 13] ^= 1
+    assert not FusedPatcher(None).reproduces(changed_bytes)
 
 
 def test_torchs_threads_stay_as_they_were() -> None:

@@ -185,3 +185,47 @@ def test_a_server_that_does_not_say_what_it_is_gets_all_names() -> None:
     engine = ServerProcess(pid=2, settings={"server": "vllm"})  # no pools: not the API server
     assert remedies([engine]) is ANY_SERVER
     assert "--renderer-workers" not in remedies([engine, process()])["tokenize"].settings
+
+
+OWNED = {"owned_processor": "auto"}
+
+
+def owned_summary(stock: dict[int, str], **notes: Any) -> dict[str, Any]:
+    """Of 150 calls those with these numbers were stock's."""
+    queue = DeterministicQueue()
+    calls = [one for one in queue.spans if one.stage == "processor"]
+    for number, one in enumerate(calls):
+        one.facts |= {f"stock_calls: {stock[number]}" if number in stock else "owned_calls": 1}
+    asked = manifest(planned=150, asked_qps=5.0, schedule_s=30.0, traced=True)
+    server = process(OWNED, **notes)
+    return summarise(asked, queue.end, queue.table, queue.spans, [server], 0).summary
+
+
+def test_calls_that_were_not_the_owned_cores() -> None:
+    found = owned_summary({3: "grey or alpha", 7: "do_resize False", 50: "grey or alpha"})
+    assert said(found, "owned_core") == [
+        "Owned core: 147 of 150 calls; 3 fell back: grey or alpha (2), do_resize False (1)."
+        " docs/processors.md says which calls are the stock processor's."
+    ]
+    # means over calls that say it: of no use for the reasons
+    assert found["stages"]["processor"]["facts"] == {"owned_calls": 1.0}
+
+
+def test_nothing_is_said_where_the_owned_core_served_all() -> None:
+    found = owned_summary({})
+    assert said(found, "owned_core") == []
+
+
+def test_an_owned_core_that_never_came() -> None:
+    end = " docs/processors.md says which calls are the stock processor's."
+    start = "Owned core: asked for, but it served no call: "
+    none = "the server called no processor that there is one for."
+    assert said(summary(process(OWNED)), "owned_core") == [start + none + end]
+    refused = "transformers.x: ImportError: No module named 'cv2'"
+    server = process(OWNED, owned={"refused": refused})
+    assert said(summary(server), "owned_core") == [f"{start}{refused}.{end}"]
+    assert said(summary(process()), "owned_core") == []
+
+
+def test_torchs_threads_do_not_matter_to_an_owned_core() -> None:
+    assert said(summary(process(OWNED), threads=1, owned_calls=1), "one_thread") == []

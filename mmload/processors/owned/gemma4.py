@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mmload.processors.base import Processed
 from mmload.processors.owned.media import Frame, Unusual
-from mmload.processors.owned.pixels import Floats
+from mmload.processors.owned.patchify import Values
 from mmload.processors.owned.tools import Tools, streamed, tensor
 
 Size = tuple[int, int]
@@ -92,7 +92,7 @@ class Gemma4:
         return int(down * across // self._pool**2)
 
     def _process(self, frames: Sequence[Frame], sizes: Sequence[Size]) -> tuple[Any, Any]:
-        out = self.tools.floats(len(frames), self._rows, self._patch**2 * 3)
+        out = self.tools.output(len(frames), self._rows, self._patch**2 * 3)
         positions = np.empty((len(frames), self._rows, 2), np.int64)
         pieces = []
         for number, (frame, size) in enumerate(zip(frames, sizes, strict=True)):
@@ -101,7 +101,7 @@ class Gemma4:
         self.tools.run(pieces)
         return tensor(out), torch.from_numpy(positions)
 
-    def _frame(self, frame: Frame, size: Size, out: Floats, large: bool) -> None:
+    def _frame(self, frame: Frame, size: Size, out: Values, large: bool) -> None:
         down, across = self._grid(size)
         resized = self.tools.resized(frame, size)
         self.tools.patcher.gemma(resized, self._patch, out[: down * across], large)

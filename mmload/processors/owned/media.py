@@ -29,7 +29,7 @@ def image_frame(image: Any) -> Frame:
     array = _array(image)
     if array.ndim != 3:
         raise Unusual(f"an image of {array.ndim} dimensions")
-    return _interleaved(array) if _planar(array.shape) else _contiguous(array)
+    return interleaved(array) if _planar(array.shape) else _contiguous(array)
 
 
 def video_frames(videos: Sequence[Any]) -> list[list[Frame]]:
@@ -39,7 +39,7 @@ def video_frames(videos: Sequence[Any]) -> list[list[Frame]]:
     layouts = {_planar(frame.shape) for frames in arrays for frame in frames}
     if len(layouts) != 1 or len({isinstance(video, list | tuple) for video in videos}) != 1:
         raise Unusual("videos of several layouts in one call")
-    take = _interleaved if layouts.pop() else _contiguous
+    take = interleaved if layouts.pop() else _contiguous
     return [[take(frame) for frame in frames] for frames in arrays]
 
 
@@ -97,5 +97,6 @@ def _contiguous(array: NDArray[np.uint8]) -> Frame:
     return np.require(array, np.uint8, ["C", "W"])
 
 
-def _interleaved(array: NDArray[np.uint8]) -> Frame:
+def interleaved(array: NDArray[np.uint8]) -> Frame:
+    """A planar frame, channels-last."""
     return np.asarray(cv2.merge([np.ascontiguousarray(plane) for plane in array]), np.uint8)

@@ -9,19 +9,22 @@ The order of patches and of values within one is transformers':
   and column; values by line, pixel, colour.
 
 A line of a patch moves as one cell of 16 (Qwen) or 48 (Gemma) bytes. The floats come from the
-table of stock's arithmetic (`pixels.py`), in blocks that stay in the second-level cache.
+table of stock's arithmetic (`pixels.py`), in blocks that stay in the second-level cache. Where
+stock neither rescales nor normalises (vLLM leaves both to the device), bytes are the output.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from mmload.processors.owned.buffers import Buffers
 from mmload.processors.owned.media import Frame
 from mmload.processors.owned.pixels import Floats, Pixels
+
+Values = NDArray[Any]  # of the patcher's dtype
 
 # Outputs from this size on are not read back from a cache (measured: with half of it, storing past
 # the caches makes the next reader slower by what it saves).
@@ -37,13 +40,14 @@ class Patcher(Protocol):
     """
 
     name: str
+    dtype: DTypeLike  # of the output
 
     def qwen(
-        self, frames: Sequence[Frame], patch: int, merge: int, out: Floats, streamed: bool
+        self, frames: Sequence[Frame], patch: int, merge: int, out: Values, streamed: bool
     ) -> None:
         """The frames of one temporal step; `out`: (patches, 3 x frames x patch x patch)."""
 
-    def gemma(self, frame: Frame, patch: int, out: Floats, streamed: bool) -> None:
+    def gemma(self, frame: Frame, patch: int, out: Values, streamed: bool) -> None:
         """One frame; `out`: (patches, patch x patch x 3)."""
 
 
@@ -51,6 +55,7 @@ class TablePatcher:
     """The one that needs nothing compiled."""
 
     name = "torch"
+    dtype: DTypeLike = np.float32
 
     def __init__(self, pixels: Pixels, buffers: Buffers) -> None:
         self._buffers = buffers
@@ -61,42 +66,19 @@ class TablePatcher:
         self._interleaved = np.ascontiguousarray(pixels.table.T)[None]  # (1, 256, 3)
 
     def qwen(
-        self, frames: Sequence[Frame], patch: int, merge: int, out: Floats, streamed: bool
+        self, frames: Sequence[Frame], patch: int, merge: int, out: Values, streamed: bool
     ) -> None:
-        height, width, _ = frames[0].shape
-        side = patch * merge
-        steps = len(frames)
-        rows_a_band = width // patch * merge  # patches of one row of merged ones
-        bands = max(1, BLOCK // (rows_a_band * out.shape[1]))  # at a time
-        cell = np.dtype(f"V{patch}")
-        planes = self._buffers.take((steps, 3, bands * side, width), np.uint8)
-        moved = self._buffers.take((bands * rows_a_band, out.shape[1]), np.uint8)
-        for top in range(0, height, bands * side):
-            bottom = min(top + bands * side, height)
-            lines, rows = bottom - top, (bottom - top) // patch * (width // patch)
-            first = top // patch * (width // patch)
-            for step, frame in enumerate(frames):
-                if step and frame is frames[step - 1]:  # an image, or an odd last frame
-                    planes[step, :, :lines] = planes[step - 1, :, :lines]
-                else:
-                    cv2.split(frame[top:bottom], list(planes[step, :, :lines]))
-            # axes: frame, colour, merged row, row in it, line, merged column, column in it
-            cells = planes[:, :, :lines].view(cell)
-            by_axis = cells.reshape(steps, 3, lines // side, merge, patch, width // side, merge)
-            target = moved[:rows].view(cell)
-            np.copyto(
-                target.reshape(lines // side, width // side, merge, merge, 3, steps, patch),
-                by_axis.transpose(2, 5, 3, 6, 1, 0, 4),
-            )
-            self._floats_by_colour(moved[:rows], out[first : first + rows])
+        bands = _Bands(frames, patch, merge)
+        moved = self._buffers.take((bands.rows, out.shape[1]), np.uint8)
+        planes = self._buffers.take(bands.planes, np.uint8)
+        for band in bands:
+            bytes_ = moved[: band.stop - band.start]
+            bands.move(band, planes, bytes_)
+            self._floats_by_colour(bytes_, out[band])
 
-    def gemma(self, frame: Frame, patch: int, out: Floats, streamed: bool) -> None:
-        height, width, _ = frame.shape
-        down, across = height // patch, width // patch
-        cell = np.dtype(f"V{patch * 3}")
-        lines = frame.reshape(height, width * 3).view(cell).reshape(down, patch, across)
-        moved = self._buffers.take((down * across, patch * patch * 3), np.uint8)
-        np.copyto(moved.view(cell).reshape(down, across, patch), lines.transpose(0, 2, 1))
+    def gemma(self, frame: Frame, patch: int, out: Values, streamed: bool) -> None:
+        moved = self._buffers.take(out.shape, np.uint8)
+        _move_gemma(frame, patch, moved)
         for rows in _blocks(*moved.shape):
             if self._alike(moved[rows], out[rows]):
                 continue
@@ -121,6 +103,76 @@ class TablePatcher:
         elif self._one is not None:
             _look_up(moved, self._one, out)
         return self._one_operation or self._one is not None
+
+
+class BytesPatcher:
+    """For a stock processor that leaves the pixels as they are."""
+
+    name = "bytes"
+    dtype: DTypeLike = np.uint8
+
+    def __init__(self, buffers: Buffers) -> None:
+        self._buffers = buffers
+
+    def qwen(
+        self, frames: Sequence[Frame], patch: int, merge: int, out: Values, streamed: bool
+    ) -> None:
+        bands = _Bands(frames, patch, merge)
+        planes = self._buffers.take(bands.planes, np.uint8)
+        for band in bands:
+            bands.move(band, planes, out[band])
+
+    def gemma(self, frame: Frame, patch: int, out: Values, streamed: bool) -> None:
+        _move_gemma(frame, patch, out)
+
+
+class _Bands:
+    """One temporal step's frames, some rows of merged patches at a time: slices of its patches.
+
+    `rows`: patches of a band; `planes`: the shape of what `move` needs for a band's planes.
+    """
+
+    def __init__(self, frames: Sequence[Frame], patch: int, merge: int) -> None:
+        self._frames, self._patch, self._merge = frames, patch, merge
+        self._height, self._width, _ = frames[0].shape
+        side = patch * merge
+        a_row = self._width // patch * merge
+        merged_rows = max(1, BLOCK // (a_row * 3 * len(frames) * patch * patch))
+        self._lines = merged_rows * side  # of a band
+        self.rows = merged_rows * a_row
+        self.planes = (len(frames), 3, self._lines, self._width)
+
+    def __iter__(self) -> Iterator[slice]:
+        total = self._height // self._patch * (self._width // self._patch)
+        return (slice(top, min(top + self.rows, total)) for top in range(0, total, self.rows))
+
+    def move(self, band: slice, planes: NDArray[np.uint8], out: NDArray[np.uint8]) -> None:
+        """Writes the patches of one band."""
+        patch, merge, width, steps = self._patch, self._merge, self._width, len(self._frames)
+        top = band.start // self.rows * self._lines
+        bottom = min(top + self._lines, self._height)
+        lines, side = bottom - top, patch * merge
+        for step, frame in enumerate(self._frames):
+            if step and frame is self._frames[step - 1]:  # an image, or an odd last frame
+                planes[step, :, :lines] = planes[step - 1, :, :lines]
+            else:
+                cv2.split(frame[top:bottom], list(planes[step, :, :lines]))
+        # axes: frame, colour, merged row, row in it, line, merged column, column in it
+        cell = np.dtype(f"V{patch}")
+        cells = planes[:, :, :lines].view(cell)
+        by_axis = cells.reshape(steps, 3, lines // side, merge, patch, width // side, merge)
+        np.copyto(
+            out.view(cell).reshape(lines // side, width // side, merge, merge, 3, steps, patch),
+            by_axis.transpose(2, 5, 3, 6, 1, 0, 4),
+        )
+
+
+def _move_gemma(frame: Frame, patch: int, out: NDArray[np.uint8]) -> None:
+    height, width, _ = frame.shape
+    down, across = height // patch, width // patch
+    cell = np.dtype(f"V{patch * 3}")
+    lines = frame.reshape(height, width * 3).view(cell).reshape(down, patch, across)
+    np.copyto(out.view(cell).reshape(down, across, patch), lines.transpose(0, 2, 1))
 
 
 def _blocks(rows: int, columns: int) -> list[slice]:

@@ -20,6 +20,10 @@ Three = tuple[np.float32, np.float32, np.float32]
 VALUES: Final = 256
 
 
+# What is made of a pixel where nothing is.
+BYTES: Final[NDArray[np.uint8]] = np.tile(np.arange(VALUES, dtype=np.uint8), (3, 1))
+
+
 class Pixels(NamedTuple):
     """`table`: (3, 256). "normalise": (x - first) / second; "rescale": x * second."""
 

@@ -20,7 +20,7 @@ import torch
 
 from mmload.processors.base import Processed
 from mmload.processors.owned.media import Frame, Unusual
-from mmload.processors.owned.pixels import Floats
+from mmload.processors.owned.patchify import Values
 from mmload.processors.owned.tools import Tools, streamed, tensor
 
 Size = tuple[int, int]
@@ -101,7 +101,7 @@ class Qwen3VL:
 
     def _process(self, plans: Sequence[_Plan], values: str, grid: str) -> Processed:
         columns = 3 * self._temporal * self._patch**2
-        out = self.tools.floats(sum(plan.rows for plan in plans), columns)
+        out = self.tools.output(sum(plan.rows for plan in plans), columns)
         pieces = []
         top = 0
         for plan in plans:
@@ -123,7 +123,7 @@ class Qwen3VL:
             f"owned ({self.tools.patcher.name})",
         )
 
-    def _step(self, frames: Sequence[Frame], size: Size, out: Floats, large: bool) -> None:
+    def _step(self, frames: Sequence[Frame], size: Size, out: Values, large: bool) -> None:
         resized: list[Frame] = []
         for number, frame in enumerate(frames):
             repeated = number > 0 and frame is frames[number - 1]

@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from mmload.processors.owned.buffers import Buffers
 from mmload.processors.owned.media import Frame
-from mmload.processors.owned.patchify import STREAM_FROM_BYTES, Patcher
-from mmload.processors.owned.pixels import Floats
+from mmload.processors.owned.patchify import STREAM_FROM_BYTES, Patcher, Values
 from mmload.processors.owned.resize import resize
 from mmload.processors.owned.threads import Threads
 
@@ -22,8 +20,8 @@ class Tools(NamedTuple):
     buffers: Buffers
     threads: Threads
 
-    def floats(self, *shape: int) -> Floats:
-        return self.buffers.take(shape, np.float32)
+    def output(self, *shape: int) -> Values:
+        return self.buffers.take(shape, self.patcher.dtype)
 
     def resized(self, frame: Frame, size: tuple[int, int]) -> Frame:
         return resize(frame, size, self.buffers)
@@ -32,7 +30,7 @@ class Tools(NamedTuple):
         self.threads.run(pieces)
 
 
-def streamed(out: Floats) -> bool:
+def streamed(out: Values) -> bool:
     """Whether an output is too large to be read back from a cache."""
     return out.nbytes >= STREAM_FROM_BYTES
 

@@ -31,7 +31,9 @@ def refusal(stock: Any) -> str:
         return f"class {kind.__module__}.{kind.__name__}"
     if not hasattr(stock, "rescale_and_normalize"):
         return "no rescale_and_normalize"
-    wanted = {"do_resize": True, "do_rescale": True, "resample": _BICUBIC}
+    wanted: dict[str, Any] = {"do_resize": True, "resample": _BICUBIC}
+    if not raw(stock):
+        wanted["do_rescale"] = True
     for name, value in wanted.items():
         if getattr(stock, name, None) != value:
             return f"{name} {getattr(stock, name, None)}"
@@ -47,6 +49,11 @@ def refusal(stock: Any) -> str:
         if not isinstance(values, list | tuple) or len(values) != 3:
             return f"{name} {values}"
     return ""
+
+
+def raw(stock: Any) -> bool:
+    """Whether it leaves the pixels as they are, bytes: both steps are the device's."""
+    return stock.do_rescale is False and stock.do_normalize is False
 
 
 def _edges(size: Any) -> bool:

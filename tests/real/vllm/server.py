@@ -55,9 +55,11 @@ class Running:
 
 
 @contextlib.contextmanager
-def vllm(folder: Path, model: Path, *flags: str, trace: bool, plugin: bool) -> Iterator[Running]:
-    """Serves `model`. `trace`: under `mmload trace`; `plugin`: with the entry point that an
-    installed mmload has, told where the spans go."""
+def vllm(
+    folder: Path, model: Path, *flags: str, trace: bool, plugin: bool, owned: bool = False
+) -> Iterator[Running]:
+    """Serves `model`. `trace`: under `mmload trace`; `plugin`: with the entry points that an
+    installed mmload has, told where the spans go; `owned`: with the owned processor cores."""
     folder.mkdir()
     spans, log = folder / "spans", folder / "server.log"
     with socket.socket() as free:
@@ -67,10 +69,14 @@ def vllm(folder: Path, model: Path, *flags: str, trace: bool, plugin: bool) -> I
     env = {**os.environ, "VLLM_STATE": str(folder / "state")}
     env.pop("OMP_NUM_THREADS", None)
     if trace:
-        command = [sys.executable, "-m", "mmload", "trace", "--out", str(spans), "--", *command]
+        switch = ["--owned"] if owned else []
+        hooked = [sys.executable, "-m", "mmload", "trace", "--out", str(spans), *switch]
+        command = [*hooked, "--", *command]
+    elif owned:
+        env["MMLOAD_OWNED_PROCESSOR"] = "1"
     if plugin:
         env["MMLOAD_HOOK_DIR"] = str(spans)
-        env["PYTHONPATH"] = os.pathsep.join([str(_installed(folder / "site")), str(ROOT)])
+        env["PYTHONPATH"] = os.pathsep.join([str(installed(folder / "site")), str(ROOT)])
     with log.open("wb") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, env=env, cwd=ROOT, start_new_session=True
@@ -82,15 +88,17 @@ def vllm(folder: Path, model: Path, *flags: str, trace: bool, plugin: bool) -> I
         _end(process)
 
 
-def _installed(folder: Path) -> Path:
+def installed(folder: Path) -> Path:
     """What pip writes beside an installed package, as far as entry points go."""
     info = folder / "mmload-0.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mmload\nVersion: 0.0\n")
     declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    entry = re.search(r'entry-points."(vllm.general_plugins)"\]\nmmload = "([\w.:]+)"', declared)
-    assert entry is not None
-    (info / "entry_points.txt").write_text(f"[{entry[1]}]\nmmload = {entry[2]}\n")
+    entries = re.search(r'entry-points."vllm.general_plugins"\]\n((?:\w+ = ".*\n)+)', declared)
+    assert entries is not None
+    lines = re.findall(r'^(\w+) = "([\w.:]+)"', entries[1], re.MULTILINE)
+    plugins = "".join(f"{name} = {path}\n" for name, path in lines)
+    (info / "entry_points.txt").write_text(f"[vllm.general_plugins]\n{plugins}")
     return folder
 
 
