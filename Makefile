@@ -16,6 +16,9 @@ $(BIN)/mmload: pyproject.toml
 test: install  ## the tests
 	$(BIN)/pytest
 
+slow: install  ## whole sweeps, searches and comparisons
+	$(BIN)/pytest -m slow
+
 hf:  ## the tests that need torch and transformers, in .venv-hf
 	test -x .venv-hf/bin/pytest || tests/hf/install.sh .venv-hf
 	.venv-hf/bin/python -m pytest tests/hf tests/examples
@@ -38,4 +41,4 @@ golden: install  ## write the golden files again; look at the difference
 ci:  ## what CI runs
 	bash .ci/run
 
-.PHONY: help install test hf vllm lint run golden ci
+.PHONY: help install test slow hf vllm lint run golden ci

@@ -9,6 +9,8 @@ import pytest
 from mmload.rundir import RunDir
 from tests.e2e.cli import finish, mmload
 
+pytestmark = pytest.mark.slow
+
 SERVER = (sys.executable, str(Path(__file__).with_name("servers.py")), "good", "{port}")
 
 

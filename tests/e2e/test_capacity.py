@@ -8,6 +8,8 @@ import pytest
 from mmload.cli import call
 from tests.e2e.cli import finish, mmload, summary_of
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_interval_holds_the_truth(tmp_path: Path) -> None:
     """2 workers of 50 ms carry 40/s. From 24/s by doubling, without a prediction: 24 and 48."""

@@ -14,6 +14,8 @@ from mmload.errors import UsageError
 from mmload.profiler.collect import Profiler, Sampling
 from tests.e2e.cli import finish, mmload, summary_of
 
+pytestmark = pytest.mark.slow
+
 BUSY = """\
     import sys
     sys.path.insert(0, {site!r})

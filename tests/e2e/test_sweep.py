@@ -15,6 +15,8 @@ import pytest
 from mmload.cli import call
 from tests.e2e.cli import alive, children_of, finish, mmload, summary_of
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--size", "160x96", "--max-tokens", "2", "--warmup", "1", "--quiet", "--json")
 SHORT = ("--qps", "20", "--requests", "12", *SMALL)
 
