@@ -26,6 +26,14 @@ def trace(
             negative=(),
         ),
     ] = False,
+    pyinstrument: Annotated[
+        bool,
+        Parameter(
+            help="Profile each process from inside, if its environment has pyinstrument: beside"
+            " the spans, when it ends. Slows the server.",
+            negative=(),
+        ),
+    ] = False,
 ) -> None:
     """Start a server, and stamp what happens to each of its requests.
 
@@ -51,8 +59,9 @@ def trace(
         ) from None
     print(f"mmload: spans go to {folder.resolve()}", file=sys.stderr, flush=True)
     # The server takes this process's place: signals and its exit code are its own.
+    added = environment_for(folder, owned=owned, pyinstrument=pyinstrument)
     try:
-        os.execve(program, list(command), {**os.environ, **environment_for(folder, owned=owned)})
+        os.execve(program, list(command), {**os.environ, **added})
     except OSError as error:
         raise UsageError(
             f"trace: {program}: cannot be started: {error.strerror}",

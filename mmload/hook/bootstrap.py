@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Final
 
-from mmload.hook import owned, pools, spans, worker_threads
+from mmload.hook import in_process, owned, pools, spans, worker_threads
 from mmload.hook.doors import TABLES as DOORS
 from mmload.hook.probes import Table, attach
 from mmload.hook.sglang import TABLE as SGLANG
@@ -28,6 +28,7 @@ def start() -> None:
     for table in TABLES:
         attach(table)
     owned.start()
+    in_process.start()
 
 
 def role() -> str:

@@ -214,6 +214,41 @@ def _only_site() -> dict[str, str]:
     return {"PYTHONPATH": str(SITE)}
 
 
+def test_pyinstrument_inside_where_asked(tmp_path: Path) -> None:
+    """It sees the function that took the time; without it, a line says so."""
+    program = (
+        "import time\n"
+        "def busy():\n"
+        "    end = time.process_time() + 0.3\n"
+        "    while time.process_time() < end: pass\n"
+        "busy()\n"
+    )
+    script = tmp_path / "server.py"
+    script.write_text(program)
+    environment = environment_for(tmp_path / "spans", pyinstrument=True)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    [page] = (tmp_path / "spans").glob("*.pyinstrument.html")
+    [session] = (tmp_path / "spans").glob("*.pyinstrument.json")
+    assert page.stat().st_size > 10_000 and "busy" in session.read_text()
+    venv.create(tmp_path / "env", symlinks=True)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    bare = subprocess.run(
+        [str(tmp_path / "env/bin/python"), "-c", "print('served')"],
+        env={**clean, **environment, **_only_site()},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert bare.stdout == "served\n" and "no pyinstrument in" in bare.stderr
+
+
 def test_without_the_folder_nothing_happens(tmp_path: Path) -> None:
     environment = {**os.environ, **environment_for(tmp_path / "spans"), "MMLOAD_HOOK_DIR": ""}
     program = "from mmload.hook import spans; print(spans.enabled())"
