@@ -1,9 +1,8 @@
 """A server's command under the hook: what its environment needs.
 
 In: the folder that the spans go to, and what else is wanted in the server: owned processor cores,
-pyinstrument. Out:
-environment variables for the server's process, which its children inherit. Nothing of the server's
-own environment is read but PYTHONPATH, which is kept.
+pyinstrument. Out: environment variables for the server's process, which its children inherit.
+Nothing of the server's own environment is read but PYTHONPATH, which is kept.
 """
 
 import os
