@@ -92,6 +92,13 @@ def _read(file: str) -> tuple[dict[str, Any], str]:
                 f"name a YAML file or one of: {', '.join(names)}",
             )
         path = names[file]
+    values = read_mapping(path, "write `key: value` lines, such as `qps: 5`")
+    values.setdefault("name", path.stem)
+    return values, str(path)
+
+
+def read_mapping(path: Path, what: str) -> dict[str, Any]:
+    """The keys of a YAML file. `what` is the fix for one that holds none. Raises UsageError."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -100,9 +107,8 @@ def _read(file: str) -> tuple[dict[str, Any], str]:
         problem = " ".join(str(error).split())
         raise UsageError(f"{path}: not YAML: {problem}", "correct the file") from None
     if not isinstance(values, dict):
-        raise UsageError(f"{path}: holds no keys", "write `key: value` lines, such as `qps: 5`")
-    values.setdefault("name", path.stem)
-    return values, str(path)
+        raise UsageError(f"{path}: holds no keys", what)
+    return values
 
 
 def _usage_error(error: ValidationError, flags: set[str], file: str) -> UsageError:

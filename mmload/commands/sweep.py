@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import yaml
 from cyclopts import Parameter
 
 from mmload.clock import NS_PER_S, wall_ns
@@ -24,7 +23,7 @@ from mmload.report.sweep_terminal import render_sweep
 from mmload.run import Options, new_folder
 from mmload.rundir import machine_facts
 from mmload.scenario import Scenario
-from mmload.scenario_file import load_scenario
+from mmload.scenario_file import load_scenario, read_mapping
 from mmload.serving import EmbeddedPlan
 from mmload.serving.flags import Launch, launch_from, processors
 from mmload.slo import parse_measure
@@ -293,15 +292,7 @@ def _server(chosen: Mapping[str, Any], launch: Mapping[str, Any]) -> Server:
 def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", "name a YAML file that can be read") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        problem = " ".join(str(error).split())
-        raise UsageError(f"{path}: not YAML: {problem}", "correct the file") from None
-    if not isinstance(values, dict):
-        raise UsageError(f"{path}: holds no keys", "write `set:`, `env:` and `load:`")
+    values = read_mapping(path, "write `set:`, `env:` and `load:`")
     for key in values:
         axes.known([str(key)], FILE_KEYS, f"{path}:")
     return {**values, "__file__": path}

@@ -12,7 +12,7 @@ from mmload.report.capacity_words import Section
 from mmload.report.figures import Figure, axis, unit, wide_axis
 from mmload.report.figures import figure as chart
 from mmload.report.markup import Html, facts, join, table, tag
-from mmload.report.page import figure, footer, page, section
+from mmload.report.page import figure, footer, key_figures, page, section
 
 QUANTILES = ("p50", "p90", "p99")
 
@@ -183,20 +183,7 @@ def _keys(made: Section) -> Html:
     keys.append(("runs", numbers.count(len(made["runs"])), made["ended_words"]))
     if made["ended"] != "confirmed":
         keys[0] = (keys[0][0], keys[0][1], "requests/s, not confirmed")
-    return tag(
-        "div",
-        *(
-            tag(
-                "div",
-                tag("div", name, class_="label"),
-                tag("div", value, class_="value"),
-                tag("div", note, class_="note"),
-                class_="key",
-            )
-            for name, value, note in keys
-        ),
-        class_="keys",
-    )
+    return key_figures(keys)
 
 
 def _notes(made: Section) -> Html:

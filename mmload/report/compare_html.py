@@ -11,7 +11,7 @@ from mmload.report import compare_tables as tables
 from mmload.report import compare_words as words
 from mmload.report import numbers
 from mmload.report.markup import Html, facts, join, table, tag
-from mmload.report.page import code, figure, footer, page, section
+from mmload.report.page import code, figure, footer, key_figures, page, section
 from mmload.report.results import Rows
 
 Section = dict[str, Any]
@@ -88,7 +88,7 @@ def _mark(word: str) -> Html:
 def _keys(made: Section, number: int) -> Html:
     """The headline of one side in boxes: after, then before and change."""
     rows = {row["name"]: row for row in made["metrics"]}
-    boxes = []
+    figures = []
     for name in _KEYS:
         row = rows.get(name)
         if row is None:
@@ -97,18 +97,11 @@ def _keys(made: Section, number: int) -> Html:
         found = row["changes"][number - 1]
         p = words.p_value(found)
         test = f", p = {p}" if found["p_holm"] is not None else ""
-        boxes.append(
-            tag(
-                "div",
-                tag("div", row["title"], class_="label"),
-                tag("div", f"{before} \u2192 {after}", class_="value"),
-                tag("div", f"{words.change(row, found)}{test}", class_="note"),
-                class_="key",
-            )
-        )
+        change = f"{words.change(row, found)}{test}"
+        figures.append((row["title"], f"{before} \u2192 {after}", change))
     side = made["sides"][number]["label"]
     title = tag("p", f"{made['sides'][0]['label']} \u2192 {side}", class_="muted")
-    return join((title, tag("div", *boxes, class_="keys")))
+    return join((title, key_figures(figures)))
 
 
 def _note(note: str) -> Html:

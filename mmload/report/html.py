@@ -9,7 +9,7 @@ from typing import Any
 from mmload.report import charts, html_cake, numbers, results, tables, watched, words
 from mmload.report.fields import Summary, flat, get
 from mmload.report.markup import Html, facts, join, swatch, table, tag, text
-from mmload.report.page import code, figure, footer, page, section
+from mmload.report.page import code, figure, footer, key_figures, page, section
 from mmload.report.palette import PHASE_COLOURS
 
 
@@ -71,20 +71,7 @@ def _verdict(summary: Summary) -> Html:
 
 
 def _keys(summary: Summary) -> Html:
-    return tag(
-        "div",
-        *(
-            tag(
-                "div",
-                tag("div", label, class_="label"),
-                tag("div", value, class_="value"),
-                tag("div", note, class_="note"),
-                class_="key",
-            )
-            for label, value, note in words.key_numbers(summary)
-        ),
-        class_="keys",
-    )
+    return key_figures(words.key_numbers(summary))
 
 
 def _blame(summary: Summary) -> Html:

@@ -39,6 +39,21 @@ def section(title: str, *content: Html, id_: str = "") -> Html:
     return tag("section", tag("h2", title), *content, id_=id_)
 
 
+def key_figures(figures: Iterable[tuple[str, str, str]]) -> Html:
+    """The key figures at the top of a page: label, value and note of each."""
+    boxes = (
+        tag(
+            "div",
+            tag("div", label, class_="label"),
+            tag("div", value, class_="value"),
+            tag("div", note, class_="note"),
+            class_="key",
+        )
+        for label, value, note in figures
+    )
+    return tag("div", *boxes, class_="keys")
+
+
 def figure(name: str, figures: dict[str, Any]) -> Html:
     """The place of a chart; nothing at all when it was not made."""
     if name not in figures:

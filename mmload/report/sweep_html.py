@@ -11,7 +11,7 @@ from mmload.hook.stages import PHASE_TITLES
 from mmload.report import numbers, sweep_charts, sweep_words
 from mmload.report.fields import get
 from mmload.report.markup import Html, facts, join, table, tag
-from mmload.report.page import figure, footer, page, section
+from mmload.report.page import figure, footer, key_figures, page, section
 from mmload.report.sweep_words import Section
 
 
@@ -80,20 +80,7 @@ def _keys(made: Section) -> Html:
     )
     runs = made["runs"]
     keys.append(("valid runs", numbers.count(runs["done"]), f"of {made['planned_runs']} planned"))
-    return tag(
-        "div",
-        *(
-            tag(
-                "div",
-                tag("div", name, class_="label"),
-                tag("div", value, class_="value"),
-                tag("div", note, class_="note"),
-                class_="key",
-            )
-            for name, value, note in keys
-        ),
-        class_="keys",
-    )
+    return key_figures(keys)
 
 
 def _advice(made: Section) -> Html:
