@@ -54,9 +54,10 @@ def bottleneck(
         blamed = max(known or seen, key=lambda load: load.utilisation or 0.0, default=None)
     if blamed is None:
         return None
-    loop = _loop_load(loads, arrival_qps)
-    if loop is not None and (blamed.on_loop or loop.utilisation >= NEAR_LIMIT):
-        return loop.section(arrival_qps)  # it stretches whatever else that process does
+    loop = loop_load(loads)
+    if loop is not None and arrival_qps:
+        if blamed.on_loop or loop.utilisation(arrival_qps) >= NEAR_LIMIT:
+            return loop.section(arrival_qps)  # it stretches whatever else that process does
     is_limit = queue_grows or _is_limit(blamed, by_name)
     remedy = remedies.get(blamed.name, _NONE)
     return {
@@ -69,44 +70,51 @@ def bottleneck(
     }
 
 
-class _LoopLoad(NamedTuple):
+class LoopLoad(NamedTuple):
     """The stages that hold the event loops up, together: they share them."""
 
     stages: list[StageLoad]  # the longest first
     width: int
-    service_ms: float
-    utilisation: float
+    service_ms: float  # mean over the requests
 
-    def section(self, arrival_qps: float | None) -> dict[str, Any]:
+    def utilisation(self, arrival_qps: float) -> float:
+        return arrival_qps * self.service_ms / 1000 / self.width
+
+    @property
+    def parts(self) -> str:
+        return ", ".join(f"{one.title} {one.self_service_ms:.0f} ms" for one in self.stages)
+
+    def section(self, arrival_qps: float) -> dict[str, Any]:
         capacity_qps = 1000 * self.width / self.service_ms
-        parts = ", ".join(f"{one.title} {one.self_service_ms:.0f} ms" for one in self.stages)
+        utilisation = self.utilisation(arrival_qps)
         loops = "one loop" if self.width == 1 else f"{self.width} loops"
-        near = self.utilisation >= NEAR_LIMIT
+        near = utilisation >= NEAR_LIMIT
         verdict = "is the bottleneck" if near else "is the busiest, but not near its limit"
         return {
             "stage": self.stages[0].name,
-            "utilisation": rounded(self.utilisation),
+            "utilisation": rounded(utilisation),
             "capacity_qps": rounded(capacity_qps),
             "width": self.width,
             "settings": [],
             "sentence": (
                 f"The server's event loop {verdict}: {arrival_qps:.1f} requests/s offered,"
-                f" {self.service_ms:.0f} ms each ({parts}) on {loops} is utilisation"
-                f" {self.utilisation:.2f}; it can carry {capacity_qps:.2f} requests/s. Meanwhile"
+                f" {self.service_ms:.0f} ms each ({self.parts}) on {loops} is utilisation"
+                f" {utilisation:.2f}; it can carry {capacity_qps:.2f} requests/s. Meanwhile"
                 " that process reads no request and sends no token. A thread or a process of its"
                 " own for that work, or more server processes, move it."
             ),
         }
 
 
-def _loop_load(loads: list[StageLoad], arrival_qps: float | None) -> _LoopLoad | None:
+def loop_load(loads: list[StageLoad]) -> LoopLoad | None:
+    """What a request does on its process's event loop; None if it holds none up."""
     holding = [load for load in loads if load.on_loop]
     service_ms = sum(load.self_service_ms for load in holding)
-    if not service_ms or not arrival_qps:
+    if not service_ms:
         return None
     width = max(load.width for load in holding)
     longest = sorted(holding, key=lambda load: -load.self_service_ms)
-    return _LoopLoad(longest, width, service_ms, arrival_qps * service_ms / 1000 / width)
+    return LoopLoad(longest, width, service_ms)
 
 
 def _is_limit(load: StageLoad, by_name: dict[str, StageLoad]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mmload.analysis import processor_words
-from mmload.analysis.bottleneck import idle_pools
+from mmload.analysis.bottleneck import idle_pools, loop_load
 from mmload.analysis.growth import Growth
 from mmload.analysis.join import Joined
 from mmload.analysis.loop import culprits
@@ -24,7 +24,7 @@ from mmload.analysis.watched import unseen_sentence
 from mmload.records import RecordTable, ServerProcess
 from mmload.rundir import RunEnd, RunManifest
 
-BLOCKS_ALWAYS_MS: Final = 50.0  # on the event loop at a time: a fault under any load
+BLOCKS_ALWAYS_MS: Final = 20.0  # a request, on the event loop: every stream stalls so long
 BLOCKS_SOMEBODY_MS: Final = 10.0  # that requests waited for a held-up loop, at the mean
 HELD_UP_WORTH_TELLING_NS: Final = 500_000_000  # in a run, by one function
 CACHED_SHARE: Final = 0.1  # a shared text prefix is far less than that of a multimodal prompt
@@ -222,17 +222,17 @@ def _of_server(found: Findings) -> Iterator[Trap]:
 
 
 def _of_loop(found: Findings) -> Iterator[Trap]:
-    for load in found.loads:
-        if not load.on_loop or load.ms is None:
-            continue
-        if load.ms["mean"] >= BLOCKS_ALWAYS_MS or found.loop_wait_ms >= BLOCKS_SOMEBODY_MS:
-            yield Trap(
-                "blocks_loop",
-                f"{load.title}: {load.ms['mean']:.0f} ms a request on the server's event loop."
-                " Meanwhile that process reads no request and sends no token; requests waited"
-                f" {found.loop_wait_ms:.0f} ms for it at the mean.",
-                "Hand it to a thread or a process of its own, and await it.",
-            )
+    loop = loop_load(found.loads)
+    if loop is not None and (
+        loop.service_ms >= BLOCKS_ALWAYS_MS or found.loop_wait_ms >= BLOCKS_SOMEBODY_MS
+    ):
+        yield Trap(
+            "blocks_loop",
+            f"A request computes for {loop.service_ms:.0f} ms on the server's event loop"
+            f" ({loop.parts}). Meanwhile that process reads no request and sends no token;"
+            f" requests waited {found.loop_wait_ms:.0f} ms for it at the mean.",
+            "Hand it to a thread or a process of its own, and await it.",
+        )
     if found.joined is None:
         return
     unknown = [one for one in culprits(found.joined) if one.total_ns >= HELD_UP_WORTH_TELLING_NS]

@@ -59,8 +59,9 @@ def test_the_report_blames_the_stage_on_the_loop() -> None:
     )
     [trap] = [w for w in summary["warnings"] if w["code"] == "blocks_loop"]
     assert trap["message"] == (
-        "vision encoder: 300 ms a request on the server's event loop. Meanwhile that process reads"
-        " no request and sends no token; requests waited 7450 ms for it at the mean."
+        "A request computes for 300 ms on the server's event loop (vision encoder 300 ms)."
+        " Meanwhile that process reads no request and sends no token; requests waited 7450 ms for"
+        " it at the mean."
     )
     for point in summary["phases"].values():
         assert abs(sum(point["phases"].values()) - point["e2e_ms"]) < 1e-6
