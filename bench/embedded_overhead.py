@@ -20,8 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from bench.processes import cpu_s_of
 from mmload.load.reach import Reach
 from mmload.rundir import RunDir, machine_facts
 from mmload.server.settings import server_settings
@@ -37,26 +36,17 @@ NO_ACCELERATOR = {
 }
 
 
-def cpu_s(server: Server) -> float:
-    total = 0.0
-    for pid in server.pids():
-        with contextlib.suppress(psutil.Error):
-            times = psutil.Process(pid).cpu_times()
-            total += times.user + times.system
-    return total
-
-
 def measure(server: Server, requests: int, seed: int, folder: Path) -> tuple[float, ...]:
     command = [sys.executable, "-m", "mmload", "run", server.url, "--concurrency=2", "--no-scrape"]
     load = [f"--requests={requests}", f"--seed={seed}", "--max-tokens=8", "--workers=1"]
-    before_s = cpu_s(server)
+    before_s = cpu_s_of(server.pids())
     done = subprocess.run(
         [*command, *load, "--json", "--quiet", "--out", str(folder)],
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
-    used_s = cpu_s(server) - before_s
+    used_s = cpu_s_of(server.pids()) - before_s
     summary: dict[str, Any] = json.loads(done.stdout)
     if summary["ok"] != requests:
         raise SystemExit(f"failed: {summary['failed']}")

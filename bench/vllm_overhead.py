@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil
 
+from bench.processes import cpu_s_of
 from mmload.hook import spans, vllm_render
 from mmload.hook.wrap import Function, around
 from mmload.rundir import machine_facts
@@ -35,13 +36,12 @@ FIGURES = ("requests/s", "E2E p50", "CPU time")
 
 def cpu_s(group: int) -> float:
     """CPU seconds so far of the living processes of a process group."""
-    total = 0.0
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if os.getpgid(process.pid) == group:
-                times = process.cpu_times()
-                total += times.user + times.system
-    return total
+    mine = []
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(pid) == group:
+                mine.append(pid)
+    return cpu_s_of(mine)
 
 
 def measure(running: real.Running, requests: int, seed: int, folder: Path) -> tuple[float, ...]:

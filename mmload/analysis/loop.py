@@ -2,10 +2,10 @@
 
 In: joined spans, of which some say `on_loop`: their process could do nothing else on its event loop
 meanwhile, read no request, send no token; and the stretches in which a watch in the server saw its
-loop held up, whatever by (to 20 ms: it asks so often). Out: for each chosen request, the stretches
-in which its process was held up. They are painted beneath all that its own spans account for: what
-no stage claims while something else holds the loop is a wait for the loop. And the functions that
-held a loop up of which no span tells.
+loop held up, whatever by (to 20 ms: its timer runs so often). Out: for each chosen request, the
+stretches in which its process was held up. They are painted beneath all that its own spans account
+for: what no stage claims while something else holds the loop is a wait for the loop. And the
+functions that held a loop up of which no span tells.
 """
 
 from typing import Final, NamedTuple

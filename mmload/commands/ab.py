@@ -1,7 +1,6 @@
 """`mmload ab`: before and after in turn, then the comparison."""
 
 import shlex
-import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from mmload.commands.run import (
     load_workers,
     reach_for,
 )
+from mmload.commands.signs import ended_by
 from mmload.errors import Interrupted, InvalidRun, UsageError
 from mmload.flags import flags_of, given, spread
 from mmload.report.live import Quiet, watcher
@@ -150,15 +150,11 @@ def _execute(execution: Execution, state: State, say: Any) -> None:
     if left:
         kept = f", {total - len(left)} are kept" if len(left) < total else ""
         say(f"{len(left)} runs to do{kept}: {execution.estimate()}, in {state.path}")
-    signs = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(sign, lambda _sign, _frame: execution.stop()) for sign in signs]
     try:
-        execution.run()
+        with ended_by(execution.stop):
+            execution.run()
     except KeyboardInterrupt:
         execution.stopped = True
-    finally:
-        for sign, handler in zip(signs, before, strict=True):
-            signal.signal(sign, handler)
     done = state.done()
     if execution.stopped:
         when = f"after {len(done)} of {total} runs, which are kept" if done else "in the first run"

@@ -1,7 +1,6 @@
 """`mmload capacity`: the highest rate that a server carries within its objectives."""
 
 import json
-import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
@@ -25,6 +24,7 @@ from mmload.commands.run import (
     load_workers,
     reach_for,
 )
+from mmload.commands.signs import ended_by
 from mmload.errors import Interrupted, InvalidRun, MmloadError, ThresholdFailed, UsageError
 from mmload.flags import flags_of, given, spread
 from mmload.load.target import without_credentials
@@ -173,19 +173,15 @@ def capacity(
 
 
 def _with_signals(search: Search) -> None:
-    signs = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(sign, lambda _sign, _frame: search.stop()) for sign in signs]
     try:
-        search.run()
+        with ended_by(search.stop):
+            search.run()
     except KeyboardInterrupt:
         search.stopped = True
     except MmloadError as error:
         if not search.rates:
             raise
         print(f"mmload: the search ends here: {error.message}", file=sys.stderr)
-    finally:
-        for sign, handler in zip(signs, before, strict=True):
-            signal.signal(sign, handler)
 
 
 def _exit_code(summary: dict[str, Any], search: Search) -> int:

@@ -1,15 +1,15 @@
 """`mmload profile`: whose code the time of a running server is spent in."""
 
 import json
-import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from mmload import processes
+from mmload.commands.signs import ended_by
 from mmload.errors import MmloadError, UsageError
 from mmload.load.reach import Reach
 from mmload.load.target import parse_target
@@ -121,13 +121,5 @@ def _wait(seconds: float) -> None:
     """Until the time is over, or the user has seen enough."""
     enough = threading.Event()
 
-    def stop(*_: Any) -> None:
-        enough.set()
-
-    signs = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(sign, stop) for sign in signs]
-    try:
+    with ended_by(enough.set):
         enough.wait(seconds)
-    finally:
-        for sign, handler in zip(signs, before, strict=True):
-            signal.signal(sign, handler)

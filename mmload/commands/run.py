@@ -1,13 +1,13 @@
 """`mmload run`: one load, one report."""
 
 import json
-import signal
 import sys
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from mmload.commands import SERVER_COMMAND
+from mmload.commands.signs import ended_by
 from mmload.errors import Interrupted, InvalidRun, MmloadError, UsageError
 from mmload.flags import flags_of, given, spread
 from mmload.load.reach import Reach, reach_from
@@ -110,10 +110,9 @@ def run(
         watching=Watching(scrape, no_scrape, _sampling(profile_server, profile_native)),
     )
     one = Run(chosen, options, watcher(quiet=quiet or as_json))
-    signs = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(sign, lambda _sign, _frame: one.stop()) for sign in signs]
     try:
-        folder, analysis = one.execute()
+        with ended_by(one.stop):
+            folder, analysis = one.execute()
     except KeyboardInterrupt:
         if one.folder is None:
             raise
@@ -121,9 +120,6 @@ def run(
             "interrupted before the report was made",
             f"`mmload report {one.folder.path}` makes it of what was recorded",
         ) from None
-    finally:
-        for sign, handler in zip(signs, before, strict=True):
-            signal.signal(sign, handler)
     summary = analysis.summary
     if as_json:
         print(json.dumps(summary, allow_nan=False, indent=1))

@@ -1,7 +1,6 @@
 """`mmload sweep`: many runs over settings, variables and loads, and which of them matters."""
 
 import json
-import signal
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from cyclopts import Parameter
 
 from mmload.clock import NS_PER_S, wall_ns
 from mmload.commands.run import ConnectionFlags, ServerCommand, load_workers, reach_for
+from mmload.commands.signs import ended_by
 from mmload.errors import Interrupted, InvalidRun, UsageError
 from mmload.flags import flags_of, given, spread
 from mmload.load.reach import Reach
@@ -151,15 +151,11 @@ def _execute(state: State, options: Options, *, as_json: bool, quiet: bool) -> i
             f" {state.path}"
         )
     execution = Execution(state, options, tells.say, lambda: plain or watcher(quiet=False))
-    signs = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(sign, lambda _sign, _frame: execution.stop()) for sign in signs]
     try:
-        execution.run()
+        with ended_by(execution.stop):
+            execution.run()
     except KeyboardInterrupt:
         execution.stopped = True
-    finally:
-        for sign, handler in zip(signs, before, strict=True):
-            signal.signal(sign, handler)
     summary = _report(state, as_json=as_json, markdown=False)
     if execution.stopped:
         raise Interrupted(

@@ -1,13 +1,14 @@
 """Notices when a server's event loop is held up, and by what: the function, from outside.
 
-A thread of its own asks the loop for a sign of life a few dozen times a second while requests are
-in the server. When the sign is late, it looks at what the loop's thread is doing; when the sign
-comes, `loop_blocked` is recorded, from the question to the answer, with `where`: the innermost
-function of the server's own code on the stack, else the innermost of all. It belongs to no request.
-Stdlib only; never raises.
+While requests are in the server, the loop has a timer of its own run out a few dozen times a
+second. A timer that is late was held up: `loop_blocked` is recorded, from when it was due to when
+it ran, with `where`: the innermost function of the server's own code on the stack, else the
+innermost of all, as a thread saw it that looks at the loop's thread when the timer is late and not
+otherwise. It belongs to no request. Stdlib only; never raises.
 """
 
 import contextlib
+import contextvars
 import os
 import sys
 import threading
@@ -20,8 +21,8 @@ from mmload.hook import spans
 if TYPE_CHECKING:
     import asyncio
 
-INTERVAL_S: Final = 0.02
-LATE_S: Final = 0.01  # an answer that takes longer is one of a loop that is held up
+INTERVAL_NS: Final = 20_000_000
+LATE_NS: Final = 10_000_000  # a timer that is later is one of a loop that was held up
 STAGE: Final = "loop_blocked"
 
 _STDLIB: Final = os.path.dirname(os.__file__)
@@ -41,8 +42,7 @@ def entered() -> None:
 
             _watch = _Watch(get_running_loop())
         if _watch.is_mine():
-            _watch.inside += 1
-            _watch.wake.set()
+            _watch.came()
 
 
 def left() -> None:
@@ -57,9 +57,12 @@ class _Watch:
 
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         self.inside = 0  # requests; only its own loop counts
-        self.wake = threading.Event()
         self._loop = loop
         self._loop_thread = threading.get_ident()
+        self._context = contextvars.Context()  # of no request
+        self._due_ns = 0  # when the timer is to run; 0 while there is none
+        self._seen = (0, "")  # a timer that was late, by when it was due, and where the loop was
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mmload-loop-watch", daemon=True)
         self._thread.start()
 
@@ -71,36 +74,45 @@ class _Watch:
         """Whether this thread is the loop's."""
         return threading.get_ident() == self._loop_thread
 
+    def came(self) -> None:
+        self.inside += 1
+        if not self._due_ns:
+            self._due_ns = self._set_timer()
+            self._wake.set()
+
+    def _set_timer(self) -> int:
+        """When it is due."""
+        due_ns = spans.now_ns() + INTERVAL_NS
+        self._loop.call_later(INTERVAL_NS / 1e9, self._timer, context=self._context)
+        return due_ns
+
+    def _timer(self) -> None:
+        """On the loop. It is set again while requests are inside."""
+        due_ns, next_ns = self._due_ns, 0
+        with contextlib.suppress(Exception):
+            ran_ns = spans.now_ns()
+            if ran_ns - due_ns > LATE_NS:
+                seen_ns, where = self._seen
+                where = where if seen_ns == due_ns else ""
+                spans.record(STAGE, due_ns, ran_ns, request_id="", where=where)
+            if self.inside > 0 and spans.enabled():
+                next_ns = self._set_timer()
+        self._due_ns = next_ns
+
     def _run(self) -> None:
         while not self._loop.is_closed() and spans.enabled():
-            if self.inside <= 0:
-                self.wake.clear()
-                self.wake.wait(1.0)
+            due_ns = self._due_ns
+            if not due_ns:
+                self._wake.wait(1.0)
+                self._wake.clear()
                 continue
-            time.sleep(INTERVAL_S)
-            try:
-                self._ask()
-            except Exception:  # the loop was closed meanwhile, or the interpreter ends
-                return
-
-    def _ask(self) -> None:
-        answered = threading.Event()
-        answered_ns = 0
-
-        def answer() -> None:
-            nonlocal answered_ns
-            answered_ns = spans.now_ns()
-            answered.set()
-
-        asked_ns = spans.now_ns()
-        self._loop.call_soon_threadsafe(answer)
-        if answered.wait(LATE_S):
-            return
-        where = _where(sys._current_frames().get(self._loop_thread))
-        while not answered.wait(1.0):
-            if self._loop.is_closed():
-                return
-        spans.record(STAGE, asked_ns, answered_ns, request_id="", where=where)
+            left_ns = due_ns + LATE_NS - spans.now_ns()
+            if left_ns > 0:
+                time.sleep(left_ns / 1e9)
+            elif self._seen[0] != due_ns:
+                self._seen = (due_ns, _where(sys._current_frames().get(self._loop_thread)))
+            else:  # seen already: until the loop goes on
+                time.sleep(INTERVAL_NS / 1e9)
 
 
 def _where(frame: FrameType | None) -> str:

@@ -296,10 +296,6 @@ def _settled(settings: Mapping[str, Any]) -> dict[str, Any]:
         return {"settings_refused": type(error).__name__}
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, allow_nan=False, default=_plain, separators=(",", ":")) + "\n"
-
-
 def _plain(value: object) -> object:
     """Numbers of other libraries as Python's; of anything else the type only: printing a tensor
     could wait for a GPU."""
@@ -310,3 +306,10 @@ def _plain(value: object) -> object:
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
     return f"<{type(value).__name__}>"
+
+
+_encode: Final = json.JSONEncoder(allow_nan=False, default=_plain, separators=(",", ":")).encode
+
+
+def _json(value: object) -> str:
+    return _encode(value) + "\n"

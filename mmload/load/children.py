@@ -1,5 +1,5 @@
-"""Child processes that Ctrl-C is not for: the terminal sends it to the whole group, and the parent
-decides when they end."""
+"""Child processes that Ctrl-C is not for, nor a terminal that closes: the whole group is told, and
+the parent decides when they end."""
 
 import contextlib
 import signal
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from typing import Final
 
-FOR_THE_PARENT: Final = (signal.SIGINT, signal.SIGTERM)
+FOR_THE_PARENT: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager

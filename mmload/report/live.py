@@ -1,9 +1,11 @@
 """How a run goes, while it goes: a live display on a terminal, plain lines elsewhere, or nothing.
 
 Runs in the parent process, which sends no load: drawing costs the generator nothing. Figures are
-those of the last few seconds and say so; the report has the exact ones.
+those of the last few seconds and say so; the report has the exact ones. A terminal that has been
+closed, or a pipe that nobody reads any more, does not end what is being watched.
 """
 
+import contextlib
 import sys
 from collections import deque
 from typing import TYPE_CHECKING, Final, TextIO
@@ -49,7 +51,8 @@ class Progress:
         self._trend_ns = 0
 
     def say(self, text: str) -> None:
-        print(f"mmload: {text}", file=self.out, flush=True)
+        with contextlib.suppress(OSError):
+            print(f"mmload: {text}", file=self.out, flush=True)
 
     def started(self, planned: int, schedule_s: float) -> None:
         self._planned, self._schedule_s = planned, schedule_s
@@ -115,9 +118,10 @@ class LiveView(Progress):
         self._live: Live | None = None
 
     def say(self, text: str) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        live, self._live = self._live, None
+        if live is not None:
+            with contextlib.suppress(OSError):
+                live.stop()
         super().say(text)
 
     def started(self, planned: int, schedule_s: float) -> None:
@@ -129,11 +133,13 @@ class LiveView(Progress):
         self._live = Live(
             self._table(), console=console, auto_refresh=False, transient=True, screen=False
         )
-        self._live.start()
+        with contextlib.suppress(OSError):
+            self._live.start()
 
     def refresh(self) -> None:
         if self._live is not None:
-            self._live.update(self._table(), refresh=True)
+            with contextlib.suppress(OSError):
+                self._live.update(self._table(), refresh=True)
 
     def _table(self) -> "RenderableType":
         from rich.table import Table

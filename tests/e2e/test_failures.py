@@ -2,11 +2,15 @@
 
 import asyncio
 import contextlib
+import fcntl
+import json
 import os
+import pty
 import resource
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -288,8 +292,8 @@ def _wait_for(condition: Callable[[], object], timeout_s: float = 60) -> None:
 
 @pytest.mark.parametrize(
     "signs",
-    [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)],
-    ids=["ctrl-c-twice", "term"],
+    [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,), (signal.SIGHUP,)],
+    ids=["ctrl-c-twice", "term", "hang-up"],
 )
 def test_a_stopped_run_keeps_its_report(tmp_path: Path, signs: tuple[signal.Signals, ...]) -> None:
     with holding() as url:
@@ -312,6 +316,44 @@ def test_a_stopped_run_keeps_its_report(tmp_path: Path, signs: tuple[signal.Sign
     assert outcomes[Outcome.unsent] > 0 and sum(outcomes.values()) == summary["planned"] == 1200
     assert (tmp_path / "run" / "report.html").exists()
     assert family
+    _wait_for(lambda: not any(alive(pid) for pid in family))
+
+
+def test_a_run_whose_terminal_is_closed_keeps_its_report(tmp_path: Path) -> None:
+    """The live view has nowhere to draw any more, and the process is told to hang up."""
+    ours, its = pty.openpty()
+    command = (sys.executable, "-m", "mmload", "run")
+    with holding() as url:
+        process = subprocess.Popen(
+            [
+                *command,
+                url,
+                "--qps",
+                "20",
+                "--duration",
+                "60",
+                "--warmup=0",
+                "--frames=0",
+                "--out=run",
+            ],
+            cwd=tmp_path,
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(its)
+        file = tmp_path / "run" / "records.jsonl"
+        _wait_for(lambda: file.exists() and file.read_bytes().count(b"\n") >= 3)
+        time.sleep(0.3)  # so that some are under way, and something was drawn
+        family = children_of(process.pid)
+        assert b"sent" in os.read(ours, 65536)
+        os.close(ours)
+        process.wait(30)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["interrupted"] and summary["planned"] == 1200
+    assert (tmp_path / "run" / "report.html").exists()
     _wait_for(lambda: not any(alive(pid) for pid in family))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,10 @@ def test_every_api(server: Embedded) -> None:
     assert lines['mmload_stage_seconds_count{stage="encoder"}'] == "4"
     [file] = (server.folder / "spans").glob("*.jsonl")
     said: dict[str, Any] = {}
-    for line in file.read_text().splitlines():
-        said |= json.loads(line).get("process", {}).get("settings", {})
+    for _ in range(100):  # the hook writes a few times a second
+        for line in file.read_text().splitlines():
+            said |= json.loads(line).get("process", {}).get("settings", {})
+        if "device" in said:
+            break
+        time.sleep(0.05)
     assert said["device"] and said["phases_timed_by"] and "simulated" not in said
