@@ -1,10 +1,10 @@
 """Does a queue grow? stable, growing or can't tell, and how small an overload could have shown.
 
 In: arrival instants, how long each stayed, and the backlog they make. Growing needs two signs:
-the medians of ten batches in arrival order rise (Mann-Kendall, and by 5 % or more), and over the
-second half of the arrivals the backlog rose by more than chance moves a Poisson stream. One sign
-alone is common at high utilisation, because requests within one run are not independent; both
-together are false in under 2 % of stable runs up to utilisation .95
+the medians of ten batches in arrival order rise (Mann-Kendall; by 5 % or more, and as fast as an
+overload makes them), and over the second half of the arrivals the backlog rose by more than chance
+moves a Poisson stream. One sign alone is common at high utilisation, because requests within one
+run are not independent; both together are false in under 2 % of stable runs up to utilisation .95
 (tests/unit/test_analysis_growth.py simulates it).
 Never says "stable" of a run that could not have seen a sensible overload.
 """
@@ -24,6 +24,9 @@ BATCHES: Final = 10
 S_RISING: Final = 21
 # A queue that grows shows in latency at once; a drift below this is the machine's, however steady.
 LEAST_RISE: Final = 0.05
+# Where 1 + x arrive while 1 is served, waits rise by x seconds a second. Machines drift by up to
+# 0.003 without a queue (runs in reports/); a queue less overloaded than this is called stable.
+LEAST_OVERLOAD: Final = 0.005
 # A run is long enough for "stable" when it would have shown an overload of a quarter: 64 arrivals
 # in the second half (2 / sqrt(64)), so about 128 in all.
 SENSIBLE_OVERLOAD: Final = 0.25
@@ -71,10 +74,11 @@ def judge(
     seen = window.smallest_overload
     if seen is None or len(arrivals_ns) < 2 * BATCHES:
         return Growth("cant_tell", slope, seen, f"only {len(arrivals_ns)} requests")
-    medians = batch_medians(stays_ns[np.argsort(arrivals_ns, kind="stable")])
+    order = np.argsort(arrivals_ns, kind="stable")
+    medians, at_ns = batch_medians(stays_ns[order]), batch_medians(arrivals_ns[order])
     gained = backlog.at(window.to_ns) - backlog.at(window.middle_ns)
     overload = gained / window.late_arrivals
-    slower, fuller = rises(medians), overload > seen
+    slower, fuller = rises(medians, at_ns), overload > seen
     figures = (
         f"backlog {gained:+d} over the last {window.late_arrivals} arrivals"
         f" ({overload:+.0%}; chance explains up to {seen:.0%})"
@@ -96,10 +100,12 @@ def batch_medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([np.median(batch) for batch in np.array_split(values, BATCHES)])
 
 
-def rises(medians: NDArray[np.float64]) -> bool:
-    """Whether batch medians rise: more steadily than chance has them, and by more than a trifle."""
-    rise = medians[-3:].mean() - medians[:3].mean()
-    return bool(mann_kendall(medians) >= S_RISING and rise > LEAST_RISE * np.median(medians))
+def rises(medians: NDArray[np.float64], at: NDArray[np.float64]) -> bool:
+    """Whether the medians of batches that arrived at `at` (the same unit) rise: more steadily than
+    chance has them, by more than a trifle, and as fast as an overload makes them."""
+    rise, passed = (values[-3:].mean() - values[:3].mean() for values in (medians, at))
+    enough = max(LEAST_RISE * np.median(medians), LEAST_OVERLOAD * passed)
+    return bool(mann_kendall(medians) >= S_RISING and rise > enough)
 
 
 def mann_kendall(values: NDArray[np.float64]) -> int:

@@ -73,11 +73,11 @@ def test_the_smallest_overload_seen_is_that_of_the_second_half() -> None:
 
 def test_one_sign_alone_is_cant_tell() -> None:
     arrivals = np.arange(400, dtype=np.float64) * 1e9
-    # every request stays a little longer than the last, up to 0.4 s: nothing piles up
-    slower = np.arange(400, dtype=np.float64) * 1e6
+    # every request stays a little longer than the last, up to 4 s: hardly anything piles up
+    slower = np.arange(400, dtype=np.float64) * 1e7
     found = judge(window_of(arrivals), arrivals, slower, Steps.of(arrivals, arrivals + slower))
     assert found.verdict == "cant_tell"
-    assert "latency rises from batch to batch, but backlog +1 over" in found.reason
+    assert "latency rises from batch to batch, but backlog +2 over" in found.reason
     # all stay to the end of the run: the backlog grows by every arrival, latency falls
     ends = np.full(400, 500e9)
     found = judge(window_of(arrivals), arrivals, ends - arrivals, Steps.of(arrivals, ends))
@@ -118,4 +118,17 @@ def test_the_threshold_is_the_exact_5_percent_point() -> None:
 )
 def test_a_steady_drift_of_a_few_percent_is_no_rise(last: float, expected: bool) -> None:
     """Ten even steps from 100 to 104: the first and last three differ by 3.1 %; to 110, 7.8 %."""
-    assert rises(np.linspace(100.0, last, 10)) is expected
+    assert rises(np.linspace(100.0, last, 10), np.linspace(0, 100, 10)) is expected
+
+
+def test_waits_rise_by_the_overload_and_what_rises_more_slowly_is_no_queue() -> None:
+    """A queue at utilisation 1.02 makes requests wait 0.02 s longer each second, one at 1.004 0.004
+    s (beside an idle one's 0.2 s). The machine's own drift is of that size."""
+    arrivals = np.arange(160) * 1e9 / 8.5
+    for overload, expected in ((0.02, True), (0.004, False), (0.0, False)):
+        stays = 0.2e9 + overload * arrivals
+        at_ns = growth.batch_medians(arrivals)
+        assert rises(growth.batch_medians(stays), at_ns) is expected
+    ends = arrivals + 0.2e9 + 0.004 * arrivals
+    found = judge(window_of(arrivals), arrivals, ends - arrivals, Steps.of(arrivals, ends))
+    assert found.verdict == "stable"
