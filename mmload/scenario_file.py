@@ -57,7 +57,19 @@ def server_of_file(file: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
             raise UsageError(
                 f"{where}: {key}: is not a mapping", "write `name: value` lines under it"
             )
-    return settings, tuple(f"{name}={value}" for name, value in env.items())
+    named = {str(name).replace("-", "_"): value for name, value in settings.items()}
+    return named, tuple(f"{name}={value}" for name, value in env.items())
+
+
+def over_file(
+    file: str | None, launch: Mapping[str, Any], settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Flags of the embedded server's start and of its settings, over those of a scenario file."""
+    of_file, env = server_of_file(file)
+    started = dict(launch)
+    if env:
+        started["server_env"] = [*env, *started.get("server_env", ())]
+    return started, {**of_file, **settings}
 
 
 _SERVER_KEYS: Final = ("server", "server_env")

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from mmload.errors import UsageError
 from mmload.load.target import without_credentials
+from mmload.scenario_file import over_file
 from mmload.serving import ServerPlan
 from mmload.serving.flags import plan_from
 from mmload.sweep.axes import known
@@ -48,12 +49,15 @@ class Typed:
 
 @dataclass(frozen=True)
 class Shared:
-    """What both sides have: the words after `--`, the URL, and flags of the server's start."""
+    """What both sides have: the words after `--`, the URL, flags of the server's start, and what
+    the load says of the embedded server: its file's settings, and the model's family."""
 
     command: Sequence[str] = ()
     url: str | None = None
     launch: Mapping[str, Any] = field(default_factory=dict)
     embedded: Mapping[str, Any] = field(default_factory=dict)
+    scenario: str | None = None
+    model_family: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,11 @@ def side_of(label: str, shared: Shared, own: Typed) -> Side:
             f"{flag}: is for a server that mmload starts, and this one runs at a URL",
             f"give its command after --, or start two servers and name them by --{label}-url",
         )
-    launch = dict(shared.launch)
+    launch, embedded = dict(shared.launch), dict(shared.embedded)
+    if not command and url is None:
+        launch, embedded = over_file(shared.scenario, launch, embedded)
     if own.env:
         launch["server_env"] = [*launch.get("server_env", ()), *own.env]
-    embedded = dict(shared.embedded)
     if command:
         values = {name: None if v == UNSET else v for name, v in settings.items()}
         command = with_settings(command, values)
@@ -99,7 +104,7 @@ def side_of(label: str, shared: Shared, own: Typed) -> Side:
             embedded.pop(name.replace("-", "_"), None)
             if value != UNSET:
                 embedded[name.replace("-", "_")] = value
-    plan = plan_from(command, launch, embedded, url)
+    plan = plan_from(command, launch, embedded, url, shared.model_family)
     return Side(label, plan, url if plan is None else None)
 
 

@@ -97,18 +97,20 @@ def ab(
     Of each two pairs of runs the order within the first is drawn by the seed, and the second is its
     mirror image. The same command with --out FOLDER goes on after an interrupt.
     """
-    shared = Shared(server_command or (), url, given(launch), given(embedded))
-    typed = {
-        "before": Typed(before or (), before_env or (), _words("before", before_cmd), before_url),
-        "after": Typed(after or (), after_env or (), _words("after", after_cmd), after_url),
-    }
-    sides = {label: side_of(label, shared, typed[label]) for label in LABELS}
     chosen = load_scenario(scenario, {**given(load)})
     if chosen.url is not None:
         raise UsageError(
             f"--scenario {scenario}: names a URL, and an A/B has two sides",
             "leave it out there, and name the sides by --before-url and --after-url",
         )
+    shared = Shared(
+        server_command or (), url, given(launch), given(embedded), scenario, chosen.model_family
+    )
+    typed = {
+        "before": Typed(before or (), before_env or (), _words("before", before_cmd), before_url),
+        "after": Typed(after or (), after_env or (), _words("after", after_cmd), after_url),
+    }
+    sides = {label: side_of(label, shared, typed[label]) for label in LABELS}
     reach = reach_for(given(connection), *(side.plan for side in sides.values()))
     asked = Saved(
         started_at=datetime.fromtimestamp(wall_ns() / NS_PER_S, UTC).isoformat("T", "seconds"),

@@ -35,7 +35,7 @@ from mmload.report.live import Quiet, watcher
 from mmload.run import Options, new_folder
 from mmload.rundir import machine_facts
 from mmload.scenario import Scenario
-from mmload.scenario_file import load_scenario
+from mmload.scenario_file import load_scenario, over_file
 from mmload.serving import server_of
 from mmload.serving.flags import plan_from
 from mmload.slo import Slo, parse_slo
@@ -128,7 +128,10 @@ def capacity(
             raise UsageError(f"{flag} {value}: is not allowed", f"{least:g} is the least")
     base = _base(scenario, {**given(load), **({"url": url} if url is not None else {})})
     family = base.get("model_family")
-    plan = plan_from(server_command, given(launch), given(embedded), base.get("url"), family)
+    launching, settings = given(launch), given(embedded)
+    if base.get("url") is None and server_command is None:
+        launching, settings = over_file(scenario, launching, settings)
+    plan = plan_from(server_command, launching, settings, base.get("url"), family)
     reach = reach_for(given(connection), plan)
     options = Options(reach=reach, workers=load_workers(workers))
     rule = Rule(start=PILOT if start is None else start, precision=precision, repeats=repeats)

@@ -16,7 +16,7 @@ from mmload.report.live import watcher
 from mmload.report.terminal import render
 from mmload.run import Options, Run
 from mmload.scenario import Scenario
-from mmload.scenario_file import load_scenario, server_of_file
+from mmload.scenario_file import load_scenario, over_file
 from mmload.server.settings import ServerSettings
 from mmload.serving import ServerPlan
 from mmload.serving.flags import Launch, plan_from
@@ -98,9 +98,7 @@ def run(
     family = chosen.model_family
     launching, settings = given(launch), given(embedded)
     if chosen.url is None and server_command is None:
-        shown, env = server_of_file(scenario)
-        settings = shown | settings
-        launching["server_env"] = [*env, *launching.get("server_env", ())]
+        launching, settings = over_file(scenario, launching, settings)
     plan = plan_from(server_command, launching, settings, chosen.url, family)
     reach = reach_for(given(connection), plan)
     options = Options(

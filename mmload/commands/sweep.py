@@ -23,7 +23,7 @@ from mmload.report.sweep_terminal import render_sweep
 from mmload.run import Options, new_folder
 from mmload.rundir import machine_facts
 from mmload.scenario import Scenario
-from mmload.scenario_file import load_scenario, read_mapping
+from mmload.scenario_file import load_scenario, read_mapping, server_of_file
 from mmload.serving import EmbeddedPlan
 from mmload.serving.flags import Launch, launch_from, processors
 from mmload.slo import parse_measure
@@ -206,6 +206,8 @@ def _plan(
     server = _server(chosen, launch)
     axes_of_flags = axes.from_flags(settings, variables, load)
     found = [*axes.from_file(from_file, where), *axes_of_flags]
+    if server.kind == "embedded":
+        found = [*axes.of_server(*server_of_file(chosen.get("scenario"))), *found]
     if from_file.get("points") is not None:
         design = axes.listed(axes.points_from_file(from_file["points"], where), found)
     else:

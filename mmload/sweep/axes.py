@@ -161,6 +161,15 @@ def split(text: str) -> list[str]:
 # -- the design --------------------------------------------------------------------------------
 
 
+def of_server(settings: Mapping[str, Value], env: Sequence[str]) -> list[Axis]:
+    """What a scenario's file says of the embedded server, as constants."""
+    variables = (text.partition("=") for text in env)
+    return [
+        *(Axis(kind="set", name=n.replace("_", "-"), values=(v,)) for n, v in settings.items()),
+        *(Axis(kind="env", name=name, values=(value,)) for name, _, value in variables),
+    ]
+
+
 def grid(axes: Sequence[Axis]) -> Design:
     """Every combination of the axes' values. The last of several axes of one name counts."""
     by_name = {(axis.kind, axis.name): axis for axis in axes}
@@ -183,7 +192,9 @@ def grid(axes: Sequence[Axis]) -> Design:
 
 
 def listed(points: Sequence[Point], constants: Sequence[Axis]) -> Design:
-    """The listed points, each completed by the constants. Raises UsageError for equal ones."""
+    """The listed points, each completed by the constants, of several of one name by the last.
+    Raises UsageError for equal ones."""
+    constants = tuple({(axis.kind, axis.name): axis for axis in constants}.values())
     for axis in constants:
         if axis.varies:
             raise UsageError(

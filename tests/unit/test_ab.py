@@ -137,3 +137,19 @@ def test_another_ab_is_refused_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "ab/ab.json").write_text("{")
     with pytest.raises(UsageError, match="ab.json: damaged"):
         State.begin(tmp_path / "ab", saved())
+
+
+def test_a_scenario_files_server_is_both_sides_and_flags_win(tmp_path: Path) -> None:
+    file = tmp_path / "before.yaml"
+    file.write_text(
+        "server: {renderer_workers: 3, max-batch: 4, media_workers: 5}\nserver_env: {A: 1}\n"
+    )
+    shared = Shared(embedded={"max_batch": "8"}, scenario=str(file))
+    plan = embedded("after", shared, Typed(("renderer-workers=2",), env=("A=2",)))
+    assert plan.settings.renderer_workers == 2 and plan.settings.media_workers == 5
+    assert plan.settings.max_batch == 8
+    assert plan.env == {"A": "2"}
+    of_command = Shared((HERE, "--port", "1"), scenario=str(file))
+    assert command("before", of_command, Typed()).env == {}
+    with pytest.raises(UsageError, match="--model-family gemma-4: the numpy processor"):
+        embedded("after", Shared(model_family="gemma-4"), Typed())  # it has come through

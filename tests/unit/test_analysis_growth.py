@@ -124,7 +124,7 @@ def test_a_steady_drift_of_a_few_percent_is_no_rise(last: float, expected: bool)
 def test_waits_rise_by_the_overload_and_what_rises_more_slowly_is_no_queue() -> None:
     """A queue at utilisation 1.02 makes requests wait 0.02 s longer each second, one at 1.004 0.004
     s (beside an idle one's 0.2 s). The machine's own drift is of that size."""
-    arrivals = np.arange(160) * 1e9 / 8.5
+    arrivals = np.arange(160, dtype=np.float64) * (1e9 / 8.5)
     for overload, expected in ((0.02, True), (0.004, False), (0.0, False)):
         stays = 0.2e9 + overload * arrivals
         at_ns = growth.batch_medians(arrivals)

@@ -133,3 +133,20 @@ def test_too_many_points_and_equal_points() -> None:
         axes.listed(same, [])
     with pytest.raises(UsageError, match="give one kind"):
         axes.listed(same[:1], [Axis(kind="load", name="qps", values=(1, 2))])
+
+
+def test_what_a_scenarios_file_says_of_the_server_is_a_constant_and_flags_win() -> None:
+    of_file = axes.of_server({"renderer_workers": 1, "processor": "stock"}, ("A=1",))
+    flags = axes.from_flags(["renderer-workers=1,2"], [], {})
+    design = axes.grid([*of_file, *flags])
+    assert [point.set for point in design.points] == [
+        {"renderer-workers": value, "processor": "stock"} for value in ("1", "2")
+    ]
+    assert all(point.env == {"A": "1"} for point in design.points)
+    points = [Point(number=0, set={"processor": "owned"}), Point(number=1)]
+    last = Axis(kind="set", name="renderer-workers", values=(4,))
+    listed = axes.listed(points, [*of_file, last])
+    assert [point.set for point in listed.points] == [
+        {"processor": "owned", "renderer-workers": 4},
+        {"processor": "stock", "renderer-workers": 4},
+    ]
