@@ -2,9 +2,11 @@
 
     python -m bench.processors --out bench/results/processors.jsonl [--seconds 240]
 
-Each row of the table is a process of its own that lives all the time. A round makes one call in
+Each row of the table is a process of its own that lives all the time. A round makes three calls in
 each of them, for each family, medium and number of threads, in random order, so that a change of
-the machine meets all alike; ratios are taken within a round. The outputs are compared first. Raw
+the machine meets all alike; ratios are taken within a round. The first of the three finds caches
+full of what the others did, the next two follow at once, as in a server that has nothing but such
+requests to do; they are told apart. The outputs are compared first. Raw
 figures are appended to --out; `python -m bench.processors_table` makes the tables of them.
 Needs the extras [hf] and [fast]. It ends after --seconds and a minute.
 """
@@ -26,7 +28,6 @@ from mmload.rundir import machine_facts
 FAMILIES: Final = ("qwen3-vl", "gemma-4")
 CASES: Final = ("image 480p", "image 1080p", "6 frames 480p", "15 frames 480p")
 THREADS: Final = (1, 2)
-WARM_UP: Final = 3  # calls
 CALLERS_ROUNDS: Final = 7
 GLIBC: Final = {
     "MALLOC_MMAP_THRESHOLD_": "1073741824",
@@ -112,8 +113,7 @@ def measure(children: list[Child], asked: argparse.Namespace, write: Any) -> Non
     for place in places:
         same(children, place)
         for child in children:
-            for _ in range(WARM_UP):
-                child.ask("call", *place)
+            child.ask("call", *place)
     order = random.Random(asked.seed)
     rounds = 0
     while left_s() > 0 and rounds < asked.rounds:

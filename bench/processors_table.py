@@ -2,9 +2,9 @@
 
     python -m bench.processors_table bench/results/processors.jsonl
 
-A row's cell is stock's time over its own in the same round: the median over the rounds, and in
-brackets the quartiles. Twice: by the clock on the wall, and by processor time, which other
-processes disturb less.
+A row's cell is stock's wall time over its own in the same round: the median over the rounds, and in
+brackets the quartiles. Twice: calls that follow one another, and the first call after others had
+the caches.
 """
 
 import json
@@ -17,24 +17,27 @@ from typing import Any
 Line = dict[str, Any]
 
 
-def table(lines: Sequence[Line], clock: str) -> Iterator[str]:
-    """`clock`: "wall" or "cpu". Faults are in the first of them only."""
+def table(lines: Sequence[Line], which: str) -> Iterator[str]:
+    """`which`: "next" or "first". Faults are in the former only."""
     rounds = [line for line in lines if line["kind"] == "round"]
     places = sorted({place(r) for r in rounds}, key=place_order)
     names = list(lines[0]["rows"])
-    titles = ["family", "medium", "threads", f"stock, {clock} ms", *names[1:]]
-    if clock == "wall":
+    titles = ["family", "medium", "threads", "stock, ms", *names[1:]]
+    if which == "next":
         titles.append("minor faults a call, in the rows' order")
     yield "| " + " | ".join(titles) + " |"
     yield "|" + "---|" * len(titles)
     for family, case, threads in places:
-        here = [r["calls"] for r in rounds if place(r) == (family, case, threads)]
-        key = f"{clock}_ns"
-        stock_ms = statistics.median(calls["stock"][key] for calls in here) / 1e6
+        here = [
+            {name: call[which] for name, call in r["calls"].items()}
+            for r in rounds
+            if place(r) == (family, case, threads)
+        ]
+        stock_ms = statistics.median(calls["stock"]["wall_ns"] for calls in here) / 1e6
         cells = [family, case, str(threads), f"{stock_ms:.1f}"]
         for name in names[1:]:
-            cells.append(with_quartiles([c["stock"][key] / max(c[name][key], 1) for c in here]))
-        if clock == "wall":
+            cells.append(with_quartiles([c["stock"]["wall_ns"] / c[name]["wall_ns"] for c in here]))
+        if which == "next":
             faults = (statistics.median(c[name]["faults"] for c in here) for name in names)
             cells.append(" / ".join(f"{count:,.0f}" for count in faults))
         yield "| " + " | ".join(cells) + " |"
@@ -75,7 +78,7 @@ def parts(lines: Sequence[Line]) -> Iterator[str]:
     for line in lines:
         if line["kind"] != "parts":
             continue
-        calls = [r["calls"][line["row"]] for r in rounds if place(r) == place(line)]
+        calls = [r["calls"][line["row"]]["next"] for r in rounds if place(r) == place(line)]
         call = statistics.median(c["cpu_ns"] for c in calls) / 1e6
         rest = call - line["resize_ms"] - line["patches_ms"]
         yield (
@@ -101,7 +104,7 @@ def about(lines: Sequence[Line]) -> Iterator[str]:
 def main() -> None:
     text = Path(sys.argv[1]).read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.splitlines()]
-    for part in (table(lines, "wall"), table(lines, "cpu"), callers(lines), parts(lines)):
+    for part in (table(lines, "next"), table(lines, "first"), callers(lines), parts(lines)):
         print("\n".join(part), end="\n\n")
     print("\n".join(about(lines)))
 

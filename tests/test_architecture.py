@@ -49,12 +49,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *("load.workers", "watch.names"),
     ),
     "compare": ("analysis", "errors", "report", "rundir", "scenario", ""),
+    "batch": (*("analysis", "clock", "errors", "run", "rundir", "scenario", "serving", ""),),
     "sweep": (
-        *("analysis", "clock", "errors", "hook.stages", "load.workers", "run", "rundir"),
+        *("analysis", "batch", "clock", "errors", "hook.stages", "load.workers", "run", "rundir"),
         *("scenario", "server.settings", "serving", "slo", ""),
     ),
     "capacity": (
-        *("analysis", "clock", "errors", "records", "report.files", "run", "rundir"),
+        *("analysis", "batch", "clock", "errors", "records", "report.files", "run", "rundir"),
         *("scenario", "slo", ""),
     ),
     "history": ("analysis", "errors", "rundir"),

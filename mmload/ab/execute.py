@@ -7,17 +7,16 @@ for, is made once more at the end. `stop()` ends the run under way, which then d
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from mmload.ab.sides import LABELS, Side, Work
 from mmload.ab.state import Ended, State
-from mmload.clock import NS_PER_S, MonotonicClock
+from mmload.batch.runner import Runner, duration
 from mmload.errors import MmloadError
 from mmload.load import prepare
-from mmload.run import Options, Run, Watcher
+from mmload.run import Options, Watcher
 from mmload.scenario import Scenario
 from mmload.serving import CommandPlan, ServerPlan
-from mmload.sweep.execute import duration
 from mmload.sweep.plan import COMMAND_OVERHEAD_S, EMBEDDED_OVERHEAD_S
 
 URL_OVERHEAD_S: Final = 2.0
@@ -41,17 +40,17 @@ class Execution:
         self._sides = sides
         self._options = options
         self._say = say
-        self._watcher = watcher
+        self._runner = Runner(watcher)
         self._tries: Counter[Work] = Counter()
         self._outcomes: Counter[tuple[str, str]] = Counter()  # side and status, by now
-        self._now: Run | None = None
         self._schedule_s = prepare.schedule(scenario).schedule_s
-        self.stopped = False
 
     def stop(self) -> None:
-        self.stopped = True
-        if self._now is not None:
-            self._now.stop()  # raises KeyboardInterrupt where there is no load to end yet
+        self._runner.stop()
+
+    @property
+    def stopped(self) -> bool:
+        return self._runner.stopped
 
     def run(self) -> None:
         """All runs that are left, until one is stopped. Raises MmloadError if the first of both
@@ -98,31 +97,18 @@ class Execution:
         """None when it was stopped: then it is to be done again."""
         self._tries[work] += 1
         side = self._sides[work.label]
-        place: dict[str, Any] = {"out": str(self._state.make_way(work)), "url": side.url}
-        options = replace(self._options, server=side.plan, html=False)
-        run = Run(self._scenario.model_copy(update=place), options, self._watcher())
-        start_ns = MonotonicClock.now_ns()
-        self._now = run
-        ended = Ended(label=work.label, repeat=work.repeat, status="done")
-        try:
-            _, analysis = run.execute()
-        except KeyboardInterrupt:
-            self.stopped = True
+        scenario = self._scenario.model_copy(update={"url": side.url})
+        options = replace(self._options, server=side.plan)
+        ran = self._runner.make(scenario, options, self._state.free_folder(work))
+        if ran is None:
             return None
-        except MmloadError as error:
-            ended.status, ended.reason = "failed", error.message
-            return ended
-        finally:
-            self._now = None
-        if analysis.summary["interrupted"]:
-            self.stopped = True
-            return None
-        ended.elapsed_s = round((MonotonicClock.now_ns() - start_ns) / NS_PER_S, 2)
-        if run.unwritten:
-            ended.status, ended.reason = "failed", f"not all could be written: {run.unwritten}"
-        elif not analysis.summary["valid"]:
-            ended.status, ended.reason = "invalid", analysis.summary["invalid_reasons"][0]
-        return ended
+        return Ended(
+            label=work.label,
+            repeat=work.repeat,
+            status="failed" if ran.status == "refused" else ran.status,
+            reason=ran.reason,
+            elapsed_s=ran.elapsed_s,
+        )
 
 
 def overhead_s(plan: ServerPlan | None) -> float:

@@ -18,11 +18,11 @@ import msgspec
 
 from mmload import __version__
 from mmload.ab.sides import Work, order
+from mmload.batch import folder
 from mmload.errors import UsageError
-from mmload.rundir import RunDir
 
-FILE: Final = "ab.json"
 FORMAT: Final = 1
+KIND: Final = folder.Kind("an A/B", "mmload ab", "ab.json", FORMAT)
 RULE: Final = (
     "of each two pairs the order within the first is drawn by the seed, and the second is its"
     " mirror image"
@@ -70,31 +70,20 @@ class State:
     @classmethod
     def begin(cls, path: Path, asked: Saved) -> "State":
         """A new folder, or the same A/B's, to go on with. Raises UsageError for any other."""
-        if (path / FILE).is_file():
-            saved = _read(path / FILE)
-            if changed := _changed(saved, asked):
-                raise UsageError(
-                    f"--out {path}: holds another A/B: {', '.join(changed)}",
-                    "name a new folder, or repeat the command that made this one",
-                )
-            saved.repeats = max(saved.repeats, asked.repeats)
-            state = cls(path, saved)
-        else:
-            if path.exists() and any(path.iterdir()):
-                raise UsageError(
-                    f"--out {path}: the folder is not empty, and holds no A/B",
-                    "name a new folder, or remove that one",
-                )
+        if not folder.holds(path, KIND):
             state = cls(path, asked)
-        state.saved.order = [work.folder for work in state.order]
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            state.save()
-        except OSError as error:
+            state.saved.order = [work.folder for work in state.order]
+            folder.create(path, KIND, state.saved)
+            return state
+        state = cls(path, folder.load(path, KIND, Saved))
+        if changed := _changed(state.saved, asked):
             raise UsageError(
-                f"--out {path}: cannot be written: {error.strerror}",
-                "name a folder that you may write to",
-            ) from error
+                f"--out {path}: holds another A/B: {', '.join(changed)}",
+                "name a new folder, or repeat the command that made this one",
+            )
+        state.saved.repeats = max(state.saved.repeats, asked.repeats)
+        state.saved.order = [work.folder for work in state.order]
+        state.save()
         return state
 
     @property
@@ -102,7 +91,7 @@ class State:
         return order(self.saved.repeats, self.saved.order_seed)
 
     def save(self) -> None:
-        RunDir(self.path).write_json(FILE, self.saved)
+        folder.save(self.path, KIND, self.saved)
 
     def folder(self, work: Work) -> Path:
         return self.path / work.folder
@@ -116,39 +105,17 @@ class State:
             if work in fine and (self.folder(work) / "summary.json").is_file()
         ]
 
-    def make_way(self, work: Work) -> Path:
-        """The run's folder, free: what an earlier try left there is moved aside."""
-        folder = self.folder(work)
-        if folder.exists():
-            aside = self.path / "aside"
-            aside.mkdir(exist_ok=True)
-            k = 1
-            while (there := aside / f"{work.label}-{work.repeat:02d}-{k}").exists():
-                k += 1
-            folder.rename(there)
-        return folder
+    def free_folder(self, work: Work) -> Path:
+        """The run's folder, free to be made: what an earlier try left there is moved aside."""
+        path = self.folder(work)
+        folder.make_way(path, self.path / "aside" / f"{work.label}-{work.repeat:02d}")
+        return path
 
     def finish(self, ended: Ended) -> None:
         """Writes down how a run ended, in the place of an earlier try of it."""
         others = [one for one in self.saved.ended if one.work != ended.work]
         self.saved.ended = [*others, ended]
         self.save()
-
-
-def _read(file: Path) -> Saved:
-    try:
-        saved = msgspec.json.decode(file.read_bytes(), type=Saved)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}", "check its rights") from error
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{file}: damaged: {error}", "restore the file from a copy") from error
-    if saved.format > FORMAT:
-        raise UsageError(
-            f"{file}: format {saved.format}, made by mmload {saved.mmload};"
-            f" this mmload {__version__} reads up to {FORMAT}",
-            "use that version or a later one",
-        )
-    return saved
 
 
 def _changed(saved: Saved, asked: Saved) -> list[str]:

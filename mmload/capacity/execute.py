@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from mmload.analysis.summary import Analysis
+from mmload.batch.runner import Runner
 from mmload.capacity.judge import Rate, judge
 from mmload.capacity.search import PILOT, Done, Rule, decide
-from mmload.capacity.state import Asked, Ran, save
+from mmload.capacity.state import Asked, Ran, free_folder, save
 from mmload.clock import NS_PER_S, MonotonicClock, pause
 from mmload.errors import MmloadError
 from mmload.records import RecordTable
-from mmload.run import Options, Run, Watcher
+from mmload.run import Options, Watcher
 from mmload.rundir import RunDir
 from mmload.scenario import Scenario
 from mmload.slo import Slo
@@ -46,6 +47,7 @@ class Search:
         self,
         path: Path,
         asked: Asked,
+        rates: list[Rate],
         slos: tuple[Slo, ...],
         rule: Rule,
         budget: Budget,
@@ -56,18 +58,18 @@ class Search:
     ) -> None:
         self._path, self._asked, self._slos = path, asked, slos
         self._rule, self._budget, self._options = rule, budget, options
-        self._say, self._watcher = say, watcher
+        self._say, self._runner = say, Runner(watcher)
         # Not in `asked`, which is written down: it may hold a password.
         self._to = {} if url is None else {"url": url}
-        self._run: Run | None = None
-        self._number = 0
-        self.rates: list[Rate] = []
-        self.stopped = False
+        self.rates = rates  # of an interrupted search: what is done of it
+        self._number = len(rates)
 
     def stop(self) -> None:
-        self.stopped = True
-        if self._run is not None:
-            self._run.stop()
+        self._runner.stop()
+
+    @property
+    def stopped(self) -> bool:
+        return self._runner.stopped
 
     def pilot(self) -> float | None:
         """A rate to start from, out of a few requests one at a time: half of the capacity that
@@ -143,24 +145,17 @@ class Search:
         return judge(rate, why, name, table, analysis.summary, self._slos)
 
     def _load(self, name: str, how: dict[str, Any]) -> tuple[RecordTable, Analysis] | None:
-        """One run against the server that stays up; None when it was interrupted."""
-        scenario = Scenario.model_validate(
-            self._asked.scenario | self._to | how | {"out": str(self._path / name)}
-        )
-        run = self._run = Run(scenario, replace(self._options, html=False), self._watcher())
-        try:
-            folder, analysis = run.execute()
-        except KeyboardInterrupt:
-            self.stopped = True
+        """One run against the server that stays up; None when it was interrupted. Raises
+        MmloadError where it failed."""
+        scenario = Scenario.model_validate(self._asked.scenario | self._to | how)
+        folder = free_folder(self._path, name)
+        ran = self._runner.make(scenario, self._options, folder)
+        if ran is None:
             return None
-        finally:
-            self._run = None
-        if run.unwritten:
-            raise MmloadError(f"not all could be written: {run.unwritten}", "free space there")
-        if analysis.summary["interrupted"]:
-            self.stopped = True
-            return None
-        return RecordTable.of(folder.records()), analysis
+        if ran.error is not None:
+            raise ran.error
+        assert ran.analysis is not None
+        return RecordTable.of(RunDir(folder).records()), ran.analysis
 
     def _cool_down(self, done: Rate) -> None:
         """Waits until the server has nothing left of the last rate to do."""

@@ -4,7 +4,10 @@ OUT/
   capacity.json           what was asked, and each run's rate, reason and folder
   r001-2.5qps/ ...        run folders like any other
   server/                 log and spans of the server that stayed up
+  earlier/                what was interrupted, and servers of before
   summary.json, report.html, report.md
+
+The same command goes on where it was.
 """
 
 from pathlib import Path
@@ -13,11 +16,16 @@ from typing import Any, Final
 import msgspec
 
 from mmload import __version__
+from mmload.batch import folder
+from mmload.capacity.search import PILOT
 from mmload.errors import UsageError
-from mmload.rundir import RunDir
 
-FILE: Final = "capacity.json"
 FORMAT: Final = 1
+KIND: Final = folder.Kind("a capacity search", "mmload capacity", "capacity.json", FORMAT)
+EARLIER: Final = "earlier"
+_SAME: Final = (  # of what is asked, for runs to belong to one search
+    *("server", "slos", "scenario", "precision", "factor", "repeats", "requests_a_rate", "least_s"),
+)
 
 
 class Ran(msgspec.Struct, kw_only=True):
@@ -49,41 +57,35 @@ class Asked(msgspec.Struct, kw_only=True):
     ended: str = ""  # why the search ended
 
 
-def create(path: Path, asked: Asked) -> None:
-    """Makes the folder. Raises UsageError when it is not empty or cannot be written."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if any(path.iterdir()):
-            raise UsageError(
-                f"--out {path}: the folder is not empty", "name a new folder, or remove that one"
-            )
-        save(path, asked)
-    except OSError as error:
+def begin(path: Path, asked: Asked) -> Asked:
+    """What is done of this search in a folder, which may be new. Raises UsageError for a folder
+    that holds another search or anything else, or cannot be written."""
+    if not folder.holds(path, KIND):
+        folder.create(path, KIND, asked)
+        return asked
+    saved = load(path)
+    changed = [name for name in _SAME if getattr(saved, name) != getattr(asked, name)]
+    if asked.start not in (PILOT, saved.start):
+        changed.append("start")
+    if changed:
         raise UsageError(
-            f"--out {path}: cannot be written: {error.strerror}",
-            "name a folder that you may write to",
-        ) from error
+            f"--out {path}: holds another capacity search: {', '.join(changed)} differ",
+            "name a new folder, or repeat the command that made this one",
+        )
+    saved.at_least, saved.ended = asked.at_least, ""
+    return saved
 
 
 def save(path: Path, asked: Asked) -> None:
-    RunDir(path).write_json(FILE, asked)
+    folder.save(path, KIND, asked)
 
 
 def load(path: Path) -> Asked:
-    file = path / FILE
-    try:
-        asked = msgspec.json.decode(file.read_bytes(), type=Asked)
-    except OSError as error:
-        raise UsageError(
-            f"{path}: not the folder of a capacity search: {FILE}: {error.strerror}",
-            "name a folder that `mmload capacity` made",
-        ) from error
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{file}: damaged: {error}", "restore the file from a copy") from error
-    if asked.format > FORMAT:
-        raise UsageError(
-            f"{file}: format {asked.format}, made by mmload {asked.mmload};"
-            f" this mmload {__version__} reads up to {FORMAT}",
-            "use that version or a later one",
-        )
-    return asked
+    return folder.load(path, KIND, Asked)
+
+
+def free_folder(path: Path, name: str) -> Path:
+    """A folder of the search, free to be made: what is left of an interrupted one goes aside."""
+    made = path / name
+    folder.make_way(made, path / EARLIER / name)
+    return made

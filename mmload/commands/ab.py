@@ -156,7 +156,7 @@ def _execute(execution: Execution, state: State, say: Any) -> None:
         with ended_by(execution.stop):
             execution.run()
     except KeyboardInterrupt:
-        execution.stopped = True
+        execution.stop()
     done = state.done()
     if execution.stopped:
         when = f"after {len(done)} of {total} runs, which are kept" if done else "in the first run"

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from mmload.capacity.execute import Budget, Search, read
 from mmload.capacity.judge import Rate
 from mmload.capacity.search import PILOT, Rule
-from mmload.capacity.state import Asked, create, load
+from mmload.capacity.state import Asked, begin, free_folder, load
 from mmload.capacity.summary import summarise
 from mmload.clock import NS_PER_S, wall_ns
 from mmload.commands.run import (
@@ -151,17 +151,22 @@ def capacity(
         least_s=least_seconds,
         at_least=at_least,
     )
-    create(path, asked)
+    asked = begin(path, asked)
+    rates = read(path, asked, slos)
+    rule = replace(rule, start=asked.start)
     tells = watcher(quiet=quiet)
+    if rates:
+        tells.say(f"going on: {len(rates)} runs of {path} are kept")
     plain = Quiet() if quiet or not sys.stderr.isatty() else None
     with ExitStack() as stack:
         if plan is not None:
             tells.say(f"starting {plan.words()}")
-            server = stack.enter_context(server_of(plan, path / SERVER, reach))
+            server = stack.enter_context(server_of(plan, free_folder(path, SERVER), reach))
             options = replace(options, server=server)
         search = Search(
             path,
             asked,
+            rates,
             slos,
             rule,
             Budget(max_requests, time_budget),
@@ -172,6 +177,8 @@ def capacity(
         )
         _with_signals(search)
     summary = _report(path, asked, slos, search.rates, as_json=as_json, markdown=False)
+    if search.stopped:
+        print(f"mmload: interrupted; the same command goes on with --out {path}", file=sys.stderr)
     return _exit_code(summary, search)
 
 
@@ -180,7 +187,7 @@ def _with_signals(search: Search) -> None:
         with ended_by(search.stop):
             search.run()
     except KeyboardInterrupt:
-        search.stopped = True
+        search.stop()
     except MmloadError as error:
         if not search.rates:
             raise

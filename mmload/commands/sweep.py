@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
+from mmload.batch.runner import duration
 from mmload.clock import NS_PER_S, wall_ns
 from mmload.commands.run import ConnectionFlags, ServerCommand, load_workers, reach_for
 from mmload.commands.signs import ended_by
@@ -29,7 +30,7 @@ from mmload.serving.flags import Launch, launch_from, processors
 from mmload.slo import parse_measure
 from mmload.sweep import axes
 from mmload.sweep.collect import summary_of
-from mmload.sweep.execute import Execution, duration
+from mmload.sweep.execute import Execution
 from mmload.sweep.figures import STATISTICS
 from mmload.sweep.plan import Plan, Server, estimate
 from mmload.sweep.servers import known_settings, server_plan
@@ -155,7 +156,7 @@ def _execute(state: State, options: Options, *, as_json: bool, quiet: bool) -> i
         with ended_by(execution.stop):
             execution.run()
     except KeyboardInterrupt:
-        execution.stopped = True
+        execution.stop()
     summary = _report(state, as_json=as_json, markdown=False)
     if execution.stopped:
         raise Interrupted(

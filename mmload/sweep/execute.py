@@ -8,13 +8,12 @@ resumed. Only a whole block without a single run that worked ends the sweep earl
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from mmload.clock import NS_PER_S, MonotonicClock
-from mmload.errors import MmloadError, UsageError
-from mmload.run import Options, Run, Watcher
+from mmload.batch.runner import Ran, Runner, duration
+from mmload.errors import UsageError
+from mmload.run import Options, Watcher
 from mmload.scenario import Scenario
-from mmload.serving.plan import LOG
 from mmload.sweep.plan import Work, estimate
 from mmload.sweep.servers import server_plan
 from mmload.sweep.state import Ended, State
@@ -34,15 +33,15 @@ class Execution:
     ) -> None:
         self._state = state
         self._options = options
-        self._watcher = watcher
+        self._runner = Runner(watcher)
         self._say = say
-        self._run: Run | None = None
-        self.stopped = False
 
     def stop(self) -> None:
-        self.stopped = True
-        if self._run is not None:
-            self._run.stop()  # raises KeyboardInterrupt where there is no load to end yet
+        self._runner.stop()
+
+    @property
+    def stopped(self) -> bool:
+        return self._runner.stopped
 
     def run(self) -> None:
         """All runs that are left, until one is stopped."""
@@ -74,47 +73,25 @@ class Execution:
 
     def _one(self, work: Work) -> Ended | None:
         """None when it was stopped: then it is to be done again."""
-        state = self._state
-        folder = state.free_folder(work)
-        start_ns = MonotonicClock.now_ns()
-
-        def ended(status: Any, reason: str = "") -> Ended:
-            elapsed_s = (MonotonicClock.now_ns() - start_ns) / NS_PER_S
-            return Ended(
-                point=work.point,
-                repeat=work.repeat,
-                status=status,
-                reason=reason,
-                elapsed_s=round(elapsed_s, 2),
-            )
-
+        plan = self._state.plan
+        ran: Ran | None
         try:
-            server = server_plan(state.plan, state.plan.points[work.point])
+            server = server_plan(plan, plan.points[work.point])
         except UsageError as error:
-            return ended("refused", error.message)
-        asked = state.plan.scenarios[work.point] | {"out": str(folder)}
-        scenario = Scenario.model_validate(asked)
-        run = Run(scenario, replace(self._options, server=server, html=False), self._watcher())
-        self._run = run
-        try:
-            _, analysis = run.execute()
-        except KeyboardInterrupt:
-            self.stopped = True
+            ran = Ran("refused", error.message, 0.0)
+        else:
+            scenario = Scenario.model_validate(plan.scenarios[work.point])
+            options = replace(self._options, server=server)
+            ran = self._runner.make(scenario, options, self._state.free_folder(work))
+        if ran is None:
             return None
-        except MmloadError as error:
-            # A server that was started and never became ready did not take its settings.
-            refused = run.server is None and (folder / LOG).is_file()
-            return ended("refused" if refused else "failed", error.message)
-        finally:
-            self._run = None
-        if analysis.summary["interrupted"]:
-            self.stopped = True
-            return None
-        if run.unwritten:
-            return ended("failed", f"not all could be written: {run.unwritten}")
-        if not analysis.summary["valid"]:
-            return ended("invalid", analysis.summary["invalid_reasons"][0])
-        return ended("done")
+        return Ended(
+            point=work.point,
+            repeat=work.repeat,
+            status=ran.status,
+            reason=ran.reason,
+            elapsed_s=ran.elapsed_s,
+        )
 
 
 def overhead_s(state: State) -> float | None:
@@ -127,12 +104,3 @@ def overhead_s(state: State) -> float | None:
     ]
     enough = len(beside) >= min(FEW, len(plan.points))
     return max(0.0, sum(beside) / len(beside)) if beside and enough else None
-
-
-def duration(seconds: float) -> str:
-    """Time to wait, as people say it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -11,20 +11,19 @@ What is finished stays: a folder that was interrupted is moved aside, never over
 plan in the same folder is refused.
 """
 
-import contextlib
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from mmload import __version__
+from mmload.batch import folder
+from mmload.batch.runner import Status
 from mmload.errors import UsageError
-from mmload.rundir import RunDir
 from mmload.sweep.plan import FORMAT, Plan, Work, differences
 
-FILE: Final = "sweep.json"
+KIND: Final = folder.Kind("a sweep", "mmload sweep", "sweep.json", FORMAT)
 EARLIER: Final = "earlier"
-Status = Literal["done", "invalid", "failed", "refused"]
 TRIES: Final = 2  # of a run whose measurement turns out INVALID
 
 
@@ -52,6 +51,10 @@ class Saved(msgspec.Struct, kw_only=True):
     plan: Plan
     ended: list[Ended] = []
 
+    @property
+    def format(self) -> int:
+        return self.plan.format
+
 
 class State:
     """A sweep's folder that knows what is done."""
@@ -67,52 +70,23 @@ class State:
     @classmethod
     def begin(cls, path: Path, saved: Saved) -> "State":
         """A new folder, or the same plan's, resumed. Raises UsageError for any other."""
-        if (path / FILE).is_file():
-            state = cls.load(path)
-            if changed := differences(state.plan, saved.plan):
-                raise UsageError(
-                    f"--out {path}: holds a sweep with another plan: {'; '.join(changed)}",
-                    f"name a new folder, or go on with `mmload sweep --resume {path}`",
-                )
-            return state
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise UsageError(
-                    f"--out {path}: the folder is not empty, and holds no sweep",
-                    "name a new folder, or remove that one",
-                )
-            state = cls(path, saved)
-            state.save()
-        except OSError as error:
+        if not folder.holds(path, KIND):
+            folder.create(path, KIND, saved)
+            return cls(path, saved)
+        state = cls.load(path)
+        if changed := differences(state.plan, saved.plan):
             raise UsageError(
-                f"--out {path}: cannot be written: {error.strerror}",
-                "name a folder that you may write to",
-            ) from error
+                f"--out {path}: holds a sweep with another plan: {'; '.join(changed)}",
+                f"name a new folder, or go on with `mmload sweep --resume {path}`",
+            )
         return state
 
     @classmethod
     def load(cls, path: Path) -> "State":
-        file = path / FILE
-        try:
-            saved = msgspec.json.decode(file.read_bytes(), type=Saved)
-        except OSError as error:
-            raise UsageError(
-                f"{path}: not a sweep's folder: {FILE}: {error.strerror}",
-                "name a folder that `mmload sweep` made",
-            ) from error
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise UsageError(f"{file}: damaged: {error}", "restore the file from a copy") from error
-        if saved.plan.format > FORMAT:
-            raise UsageError(
-                f"{file}: format {saved.plan.format}, made by mmload {saved.mmload};"
-                f" this mmload {__version__} reads up to {FORMAT}",
-                "use that version or a later one",
-            )
-        return cls(path, saved)
+        return cls(path, folder.load(path, KIND, Saved))
 
     def save(self) -> None:
-        RunDir(self.path).write_json(FILE, self.saved)
+        folder.save(self.path, KIND, self.saved)
 
     def left(self) -> list[Work]:
         """The runs still to do, in the plan's order; INVALID ones once more behind their block."""
@@ -144,15 +118,6 @@ class State:
     def free_folder(self, work: Work) -> Path:
         """The run's folder, free to be made: what an earlier try left there is moved aside."""
         path = self.folder(work)
-        if path.exists():
-            with contextlib.suppress(OSError):
-                path.rmdir()  # an empty one is no loss
-        if path.exists():
-            # Not beside it: the runs in a point's folder are its repeats.
-            kept = self.path / EARLIER / path.parent.name
-            kept.mkdir(parents=True, exist_ok=True)
-            k = 1
-            while (aside := kept / f"{path.name}-{k}").exists():
-                k += 1
-            path.rename(aside)
+        # Not beside it: the runs in a point's folder are its repeats.
+        folder.make_way(path, self.path / EARLIER / path.parent.name / path.name)
         return path

@@ -99,7 +99,7 @@ def saved(**changes: object) -> Saved:
 
 
 def finish(state: State, work: Work, status: str = "done") -> None:
-    folder = state.make_way(work)
+    folder = state.free_folder(work)
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(status)
     state.finish(Ended(label=work.label, repeat=work.repeat, status=status))  # type: ignore[arg-type]

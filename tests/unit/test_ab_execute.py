@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mmload.ab import execute
 from mmload.ab.execute import Execution
 from mmload.ab.sides import LABELS, Shared, Typed, side_of
 from mmload.ab.state import Saved, State
+from mmload.batch import runner
 from mmload.errors import MmloadError
 from mmload.report.live import Quiet
 from mmload.run import Options
@@ -26,6 +26,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
 
     class ScriptedRun:
         unwritten = ""
+        server = None
 
         def __init__(self, scenario: Scenario, options: Options, _watcher: Any) -> None:
             assert scenario.out is not None and options.server is not None
@@ -37,6 +38,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
             said = script.get(f"{self.out.parent.name}/{self.out.name}", [])
             what = said.pop(0) if said else "done"
             self.out.mkdir(parents=True)
+            (self.out / "manifest.json").write_text("{}")
             if what == "failed":
                 raise MmloadError("the server did not start")
             if what == "killed":
@@ -46,7 +48,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
             summary = {"interrupted": what == "stopped", "valid": not reasons}
             return None, SimpleNamespace(summary={**summary, "invalid_reasons": reasons})
 
-    monkeypatch.setattr(execute, "Run", ScriptedRun)
+    monkeypatch.setattr(runner, "Run", ScriptedRun)
     yield script
 
 

@@ -10,7 +10,7 @@ import pytest
 from mmload.capacity import execute
 from mmload.capacity.execute import Budget, Search
 from mmload.capacity.search import PILOT, Rule
-from mmload.capacity.state import Asked, create, load
+from mmload.capacity.state import Asked, begin, free_folder, load
 from mmload.errors import UsageError
 from mmload.records import Outcome, Record, RecordTable
 from mmload.run import Options
@@ -70,10 +70,14 @@ def _search(path: Path, budget: Budget, said: list[str], start: float = PILOT) -
         requests_a_rate=160,
         least_s=10.0,
     )
-    create(path, asked)
+    asked = begin(path, asked)
     slos = (parse_slo("ttft:p99<500ms"),)
-    rule = Rule(start=start, precision=0.5, repeats=1)
-    return Made(path, asked, slos, rule, budget, Options(), None, said.append, None)
+    rates = [
+        rate_of(one.rate, "pass" if one.rate <= CAPACITY_QPS else "fail", service_ms=100.0)
+        for one in asked.ran
+    ]
+    rule = Rule(start=asked.start, precision=0.5, repeats=1)
+    return Made(path, asked, rates, slos, rule, budget, Options(), None, said.append, None)
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +117,27 @@ def test_rates_are_as_long_as_asked_and_the_budget_holds(tmp_path: Path) -> None
     assert timed.rates == [] and load(tmp_path / "t").ended == "time_budget"  # 160 at 5/s: 32 s
 
 
+def test_an_interrupted_search_goes_on(tmp_path: Path) -> None:
+    whole = _search(tmp_path / "w", Budget(), [])
+    whole.run()
+    part = _search(tmp_path / "c", Budget(requests=330), [])
+    part.run()
+    assert [one.rate for one in part.rates] == [5.0, 9.0]
+    assert load(tmp_path / "c").ended == "max_requests"
+    rest = _search(tmp_path / "c", Budget(), [])
+    rest.run()
+    names = [name for name, how in rest.loads if "qps" in how]
+    assert names == ["r003-11qps"]  # no pilot either
+    assert [one.rate for one in rest.rates] == [one.rate for one in whole.rates]
+    assert load(tmp_path / "c").ended == "confirmed"
+    with pytest.raises(UsageError, match="holds another capacity search: start differ"):
+        _search(tmp_path / "c", Budget(), [], start=3.0)
+    (tmp_path / "c" / "r004-7qps").mkdir()
+    (tmp_path / "c" / "r004-7qps" / "records.jsonl").write_text("x")
+    assert not free_folder(tmp_path / "c", "r004-7qps").exists()
+    assert (tmp_path / "c" / "earlier" / "r004-7qps-1" / "records.jsonl").exists()
+
+
 def test_a_stop_ends_it(tmp_path: Path) -> None:
     search = _search(tmp_path / "c", Budget(), [], start=5.0)
     search.stop()
@@ -126,5 +151,8 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "capacity.json").write_text(json.dumps({"format": 1}))
     with pytest.raises(UsageError, match="damaged"):
         load(tmp_path)
-    with pytest.raises(UsageError, match="not empty"):
+    with pytest.raises(UsageError, match="damaged"):
+        _search(tmp_path, Budget(), [])
+    (tmp_path / "capacity.json").rename(tmp_path / "notes.json")
+    with pytest.raises(UsageError, match="not empty, and holds no capacity search"):
         _search(tmp_path, Budget(), [])

@@ -53,7 +53,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "full" / "thing").write_text("x")
     with pytest.raises(UsageError, match="holds no sweep"):
         _begin(tmp_path / "full")
-    with pytest.raises(UsageError, match="not a sweep's folder"):
+    with pytest.raises(UsageError, match="not the folder of a sweep"):
         State.load(tmp_path)
     (tmp_path / "sweep.json").write_text("{")
     with pytest.raises(UsageError, match="damaged"):
