@@ -6,9 +6,12 @@ the run's time are copied. A server elsewhere can send them inside its responses
 """
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mmload.clock import pause
 from mmload.hook.headers import parse_trace
@@ -62,9 +65,32 @@ class SpanSource:
         pause(FLUSH_WAIT_S)
         for source in sorted(self.folder.glob("*.jsonl")):
             with source.open("rb") as written:
-                lines = [line for line in written if _belongs(line, origin_ns)]
+                lines = list(lines_of_run(written, origin_ns))
             if any(line.startswith(b'{"request_id"') for line in lines):
                 (self.run.spans_path / source.name).write_bytes(b"".join(lines))
+
+
+def lines_of_run(lines: Iterable[bytes], origin_ns: int) -> Iterator[bytes]:
+    """A process's lines without the spans that ended before the run, and with its lost spans
+    counted from there on: a server may have been traced for weeks."""
+    before = 0
+    for line in lines:
+        if line.startswith(b'{"lost"'):
+            lost, last_ns = _lost(line)
+            if last_ns is not None and last_ns < origin_ns:
+                before = lost
+            yield b'{"lost":%d}\n' % (lost - before)
+        elif _belongs(line, origin_ns):
+            yield line
+
+
+def _lost(line: bytes) -> tuple[int, int | None]:
+    """The running total, and when the last of them was lost if that is said."""
+    try:
+        said = msgspec.json.decode(line, type=dict[str, int])
+        return said["lost"], said.get("last_ns")
+    except (msgspec.MsgspecError, KeyError):
+        return 0, None  # a torn line
 
 
 def _belongs(line: bytes, origin_ns: int) -> bool:

@@ -211,6 +211,9 @@ def load_run(folder: Path, *, allow_invalid: bool = False) -> LoadedRun | LeftOu
         if not summary["valid"]:
             first = next(iter(summary["invalid_reasons"]), "no reason was recorded")
             return LeftOut(folder, f"INVALID: {first}", "run it again", True)
+        if (summary.get("profile") or {}).get("native"):
+            reason = "the profile stopped its server for each sample, so it was slower"
+            return LeftOut(folder, reason, "run it again without --profile-native", True)
     return LoadedRun(folder, summary, _parity(folder))
 
 

@@ -2,7 +2,8 @@
 
 In: tuples (`SpanTuple`) by `put`, which costs the caller one append. Out: JSON lines in
 `FOLDER/PID-STARTNS.jsonl`, as `mmload.rundir.SpanLines` reads them: a `{"process": ...}` line first
-(a later one replaces it), a line a span, and `{"lost": RUNNING_TOTAL}` when spans were lost.
+(a later one replaces it), a line a span, and when spans were lost, `{"lost": RUNNING_TOTAL,
+"last_ns": WHEN}`, the latter of the last of them.
 
 Must never raise into the server, wait for the disk on a server's thread, or lose a span without
 counting it. A full buffer and a disk that fails only raise the count. Stdlib only.
@@ -87,6 +88,7 @@ class Writer:
         self._limit = limit
         self._buffer: collections.deque[SpanTuple] = collections.deque()
         self._overflow = Tally()
+        self._lost_ns = 0  # when the last one was lost
         self._unwritten = 0  # spans that the disk refused; under _io
         self._lost_written = 0  # the last `lost` line in the file
         self._described = False  # the file holds `process` as it is now
@@ -107,6 +109,7 @@ class Writer:
         """Keeps the span, or counts it as lost when the buffer is full."""
         if len(self._buffer) >= self._limit:
             self._overflow.add()
+            self._lost_ns = time.monotonic_ns()
         else:
             self._buffer.append(span)
 
@@ -147,6 +150,7 @@ class Writer:
                 left -= count
                 if not self._append(batch):
                     self._unwritten += count
+                    self._lost_ns = time.monotonic_ns() if count else self._lost_ns
                 if left == 0:
                     return
 
@@ -184,7 +188,8 @@ class Writer:
             process, lost = self.process, self.lost()
             lines = [] if self._described else [process_line(process)]
             if lost != self._lost_written:
-                lines.append(_json({"lost": lost}))
+                when = {"last_ns": self._lost_ns} if lost else {}
+                lines.append(_json({"lost": lost, **when}))
             pid = process["pid"]
             lines.extend(span_line(span, pid) for span in batch)
             if lines:

@@ -80,6 +80,8 @@ def test_bad_runs_are_left_out_by_name_and_the_others_go_on(root: Path) -> None:
     write_run(root / "after/7", samples.started(samples.after(), 7))
     (root / "after/7/end.json").write_text("{", encoding="utf-8")
     (root / "after/7/summary.json").unlink()
+    profiled = {"profile": {"native": True}}
+    write_run(root / "after/9", samples.started(samples.after(), 9) | profiled)
     (root / "after/8").mkdir()
     (root / "after/8/records.jsonl").touch()
     after = load_sides(["before", "after"])[1]
@@ -92,9 +94,10 @@ def test_bad_runs_are_left_out_by_name_and_the_others_go_on(root: Path) -> None:
     assert said["6"] == "a copy of after/3: a run counts once"
     assert said["7"].startswith("damaged: ")
     assert said["8"].startswith("not a run folder: manifest.json: ")
+    assert said["9"].startswith("the profile stopped its server")
     assert all(one.fix for one in after.left_out)
     allowed = load_sides(["before", "after"], allow_invalid=True)[1]
-    assert [run.folder.name for run in allowed.runs] == ["3", "4", "5"]
+    assert [run.folder.name for run in allowed.runs] == ["3", "4", "5", "9"]
 
 
 def test_a_side_without_a_good_run_ends_it(root: Path) -> None:
