@@ -41,7 +41,11 @@ def holds(path: Path, kind: Kind) -> bool:
 
 def create(path: Path, kind: Kind, saved: Versioned) -> None:
     """Makes a folder that is new or empty. Raises UsageError where that cannot be."""
-    if path.is_dir() and any(path.iterdir()):
+    try:
+        taken = path.is_dir() and any(path.iterdir())
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    if taken:
         raise UsageError(
             f"--out {path}: the folder is not empty, and holds no {kind.name.partition(' ')[2]}",
             "name a new folder, or remove that one",
@@ -55,10 +59,13 @@ def save(path: Path, kind: Kind, saved: Versioned) -> None:
         path.mkdir(parents=True, exist_ok=True)
         RunDir(path).write_json(kind.file, saved)
     except OSError as error:
-        raise UsageError(
-            f"--out {path}: cannot be written: {error.strerror}",
-            "name a folder that you may write to",
-        ) from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"--out {path}: cannot be written: {error.strerror}", "name a folder that you may write to"
+    )
 
 
 def load(path: Path, kind: Kind, saved: type[T]) -> T:
