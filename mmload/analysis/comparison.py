@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from mmload.analysis import significance
-from mmload.analysis.metrics import Metric, metric
+from mmload.analysis.metrics import Metric, metric, open_loop
 from mmload.analysis.quantiles import MIN_SAMPLES_P99
 from mmload.analysis.significance import Comparison, Stat
 
@@ -220,8 +220,8 @@ def _stage_rows(sides: Sequence[Side]) -> list[Section]:
 
 
 def _queue(side: Side) -> Section:
-    """How often each verdict came, and the median growth of the runs that have one."""
-    queues = [s["queue"] for s in side.summaries if s.get("queue")]
+    """How often each verdict came, and the median growth of the runs that have one: open loops."""
+    queues = [s["queue"] for s in side.summaries if s.get("queue") and open_loop(s)]
     words = [one.get("verdict") for one in queues]
     growth = [one["growth_per_s"] for one in queues if one.get("growth_per_s") is not None]
     return {

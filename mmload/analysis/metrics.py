@@ -77,6 +77,15 @@ def _failed_share(summary: Summary) -> float | None:
     return _failed(summary) / sent if sent else None
 
 
+def _growth(summary: Summary) -> float | None:
+    """None of a closed loop, which waits for answers and cannot grow a queue."""
+    return _number("queue", "growth_per_s")(summary) if open_loop(summary) else None
+
+
+def open_loop(summary: Summary) -> bool:
+    return bool((summary.get("run") or {}).get("load_mode", "open") == "open")
+
+
 def _number(*path: str) -> Callable[[Summary], float | None]:
     def value(summary: Summary) -> float | None:
         found: Any = summary
@@ -91,7 +100,7 @@ _SCALARS: Final[Mapping[str, Callable[[Summary], float | None]]] = {
     "achieved": _number("achieved_qps"),
     "failed": _failed,
     "failed-share": _failed_share,
-    "growth": _number("queue", "growth_per_s"),
+    "growth": _growth,
     "in-flight": _number("queue", "in_flight_max"),
     "tokens": _number("tokens", "output_per_s"),
 }

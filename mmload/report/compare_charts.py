@@ -41,23 +41,24 @@ def figures(made: Section, series: Series) -> dict[str, Figure]:
 
 
 def queue(made: Section, series: Series) -> Figure | None:
-    """Requests in the system over time. The log panel counts from 1, since a log has no 0."""
+    """Requests in the system over time; nothing of a closed loop, which sets their number itself.
+    The log panel counts from 1, since a log has no 0."""
 
     def points(one: Section) -> tuple[list[Any], list[Any]]:
         found = get(one, "queue") or {}
         return found.get("time_s") or [], found.get("backlog") or []
 
-    lines = _lines(made, series, points, shape="hv")
-    if not lines:
-        return None
-    log = [one | {"y": [v + 1 for v in one["y"]], "showlegend": False} | _SECOND for one in lines]
     said = [
         f"{side}: {text}"
         for side, found in made["queue"].items()
         if (text := words.queue_words(found))
     ]
+    lines = _lines(made, series, points, shape="hv")
+    if not lines or not said:
+        return None
+    log = [one | {"y": [v + 1 for v in one["y"]], "showlegend": False} | _SECOND for one in lines]
     return figure(
-        f"Queue, {'; '.join(said)}" if said else "Queue",
+        f"Queue, {'; '.join(said)}",
         300,
         [*lines, *log],
         **_panels(axis("seconds since the start"), "requests at once", "1 + requests at once", log),

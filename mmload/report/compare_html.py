@@ -49,7 +49,7 @@ def _body(made: Section, figures: dict[str, Any]) -> list[Html]:
         section("Left out", facts(tables.left_out_facts(made))),
         section("Before you believe it", *(_note(note) for note in made["notes"])),
         section(
-            "Queue",
+            "Queue" if "queue" in figures else "Requests over time",
             figure("queue", figures),
             figure("latency", figures),
             facts(tables.queue_facts(made)),

@@ -75,6 +75,21 @@ def test_the_log_panel_of_the_queue_counts_from_one() -> None:
     assert (linear["y"], log["y"]) == ([1, 2, 0], [2, 3, 1])
 
 
+def test_nothing_is_said_of_the_queue_of_a_closed_loop() -> None:
+    """It sets itself how many are in the system: a curve of that, or its growth, means nothing."""
+    sides = samples.two(6)
+    for side in sides:
+        for run in side.runs:
+            run.summary["run"]["load_mode"] = "sequential"
+    comparison = build(sides, FAMILY)
+    assert "growth" not in {row["name"] for row in comparison["metrics"]}
+    assert "queue" not in comparison["sentence"]
+    series = {side.label: [SERIES] * len(side.runs) for side in sides}
+    page = Page(render_html(comparison, series))
+    assert "queue" not in page.figures() and "latency" in page.figures()
+    assert "Requests over time" in page.text and "cannot be judged" not in page.text
+
+
 def test_runs_without_records_have_no_curves_and_the_others_go_on() -> None:
     comparison, series = made("one")
     figures = charts.figures(comparison, series | {"after": [None]})
