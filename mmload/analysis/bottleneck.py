@@ -10,6 +10,7 @@ was ever in a stage without a queue is no limit of that stage, and is never call
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from mmload.analysis.engine import Engine
 from mmload.analysis.remedies import ANY_SERVER, Remedy
 from mmload.analysis.stages import StageLoad
 
@@ -43,6 +44,7 @@ def bottleneck(
     loads: list[StageLoad],
     arrival_qps: float | None,
     remedies: Mapping[str, Remedy] = ANY_SERVER,
+    engine: Engine | None = None,
 ) -> dict[str, Any] | None:
     """The limiting stage as docs/summary.md says; None if no stage's limit can be seen."""
     by_name = {load.name: load for load in loads}
@@ -58,6 +60,12 @@ def bottleneck(
     if loop is not None and arrival_qps:
         if blamed.on_loop or loop.utilisation(arrival_qps) >= NEAR_LIMIT:
             return loop.section(arrival_qps)  # it stretches whatever else that process does
+    if engine is not None and arrival_qps:
+        waited = queue_grows or any(_is_limit(load, by_name) for load in engine.alone)
+        busier = waited and engine.utilisation(arrival_qps) >= (blamed.utilisation or 0.0)
+        mine = blamed.name in {load.name for load in engine.stages}
+        if mine or (busier and not queue_grows):
+            return _engine_section(engine, arrival_qps, queue_grows, waited, remedies)
     is_limit = queue_grows or _is_limit(blamed, by_name)
     remedy = remedies.get(blamed.name, _NONE)
     return {
@@ -104,6 +112,50 @@ class LoopLoad(NamedTuple):
                 " own for that work, or more server processes, move it."
             ),
         }
+
+
+def _engine_section(
+    engine: Engine,
+    arrival_qps: float,
+    queue_grows: bool,
+    waited: bool,
+    remedies: Mapping[str, Remedy],
+) -> dict[str, Any]:
+    longest = max(engine.alone, key=lambda load: load.service_ms or 0.0)
+    remedy = remedies.get(longest.name, _NONE)
+    utilisation, least_qps = engine.utilisation(arrival_qps), engine.least_qps
+    parts = " and ".join(f"{load.title} {load.service_ms:.0f} ms" for load in engine.alone)
+    turns = "one request at a time" if engine.engines == 1 else f"on {engine.engines} engines"
+    said = (
+        f"{arrival_qps:.1f} requests/s offered, {parts} each, {turns}, is utilisation"
+        f" {utilisation:.2f}"
+    )
+    if engine.between and engine.busy is not None:
+        between = " and ".join(load.title for load in engine.between)
+        said += f"; with {between} it has work {engine.busy:.0%} of the time"
+    most = f"{engine.most_qps:.2f} requests/s"
+    carries = f"at most {most}" if least_qps is None else f"{least_qps:.2f} to {most}"
+    near = queue_grows or utilisation >= NEAR_LIMIT
+    if near and waited:
+        sentence = f"The engine is the bottleneck: {said}. It can carry {carries}. {remedy.words}"
+    elif waited:
+        sentence = f"No stage is near its limit. The busiest is the engine: {said}. It can carry"
+        sentence += f" {carries}."
+    else:
+        sentence = (
+            f"No stage is known to be near its limit. The busiest is the engine: {said}; nothing"
+            " waited for it, so it may be able to do more."
+        )
+    return {
+        "stage": longest.name,
+        "title": f"engine ({', '.join(load.title for load in engine.stages)})",
+        "utilisation": rounded(utilisation),
+        "capacity_qps": rounded(engine.most_qps),
+        "capacity_least_qps": rounded(least_qps),
+        "width": engine.engines,
+        "settings": list(remedy.settings),
+        "sentence": sentence.rstrip(),
+    }
 
 
 def loop_load(loads: list[StageLoad]) -> LoopLoad | None:

@@ -61,6 +61,11 @@ DEFINITIONS: Final[dict[str, str]] = {
         " was busy."
     ),
     "capacity": "Width / mean service time: the rate at which utilisation would be 1.",
+    "capacity of an engine": (
+        "Stages that take turns on one device: at most engines / the time that a request has the"
+        " device for itself, at least the rate served / the share of the arrivals' time in which"
+        " any of its stages had work (batched steps are shared by more requests as the rate rises)."
+    ),
     "media tokens by the arithmetic": (
         "Placeholder tokens that the model family's published processor makes of media of that size"
         " and number of frames; the frames that a server used are found backwards from its count."

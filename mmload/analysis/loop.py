@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmload.analysis.join import Joined
+from mmload.analysis.queues import union
 
 LOOP_WAIT: Final = "loop_wait"
 HELD_UP_NS: Final = 5_000_000  # shorter stretches are what an event loop is for
@@ -47,7 +48,7 @@ def held_up(rows: Ints, sent_ns: Ints, ended_ns: Ints, joined: Joined) -> HeldUp
     for pid in np.unique(np.concatenate([joined.pid[holding], joined.blocked.pid[long]])):
         mine = np.flatnonzero(door == pid)
         spans, seen = holding & (joined.pid == pid), long & (joined.blocked.pid == pid)
-        begun, over = _merged(
+        begun, over = union(
             np.concatenate([joined.start_ns[spans], joined.blocked.start_ns[seen]]),
             np.concatenate([joined.end_ns[spans], joined.blocked.end_ns[seen]]),
         )
@@ -78,7 +79,7 @@ def culprits(joined: Joined) -> list[Culprit]:
     long = _long(joined)
     for pid in np.unique(joined.pid[holding]):
         spans = holding & (joined.pid == pid)
-        begun, over = _merged(joined.start_ns[spans], joined.end_ns[spans])
+        begun, over = union(joined.start_ns[spans], joined.end_ns[spans])
         middle = (blocked.start_ns + blocked.end_ns) // 2
         at = np.searchsorted(begun, middle, side="right") - 1
         known = (at >= 0) & (middle < over[np.maximum(at, 0)])
@@ -104,16 +105,6 @@ def _door(rows: Ints, joined: Joined) -> Ints:
     door[joined.row[late_first]] = joined.pid[late_first]  # the last to be assigned stays
     chosen: Ints = door[rows]
     return chosen
-
-
-def _merged(start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """The union of some stretches, as ascending ones that do not touch."""
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
-    reach = np.maximum.accumulate(end)
-    opens = np.concatenate([[True], start[1:] > reach[:-1]])
-    closes = np.concatenate([opens[1:], [True]])
-    return start[opens], reach[closes]
 
 
 def _counting(count: Ints) -> Ints:

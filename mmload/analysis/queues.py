@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHART_POINTS: Final = 600
+_Ints = NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -74,3 +75,13 @@ class Steps:
             kept.append(np.array([a + stretch.argmin(), a + stretch.argmax()]))
         chosen = np.unique(np.concatenate(kept))
         return Steps(self.time_ns[chosen], self.level[chosen])
+
+
+def union(start: _Ints, end: _Ints) -> tuple[_Ints, _Ints]:
+    """The union of some stretches, as ascending ones that do not touch: their starts and ends."""
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    opens = np.concatenate([[True], start[1:] > reach[:-1]])
+    closes = np.concatenate([opens[1:], [True]])
+    return start[opens], reach[closes]

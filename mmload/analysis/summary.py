@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mmload.analysis import sections, sequential, series, token_words, tokens
 from mmload.analysis.bottleneck import bottleneck, rounded
 from mmload.analysis.definitions import DEFINITIONS
+from mmload.analysis.engine import engine_of
 from mmload.analysis.growth import Growth, Window, judge, window_of
 from mmload.analysis.join import Joined, join
 from mmload.analysis.measures import Measures, rate_qps
@@ -90,6 +91,7 @@ def summarise(
         has_spans = joined.has_spans
     arrival_qps = _arrival_qps(manifest, table, m)
     loads = stage_loads(stays, parts, has_spans, arrival_qps, window)
+    engine = engine_of(joined, loads, window) if joined is not None else None
 
     phases = sections.phases(table, parts)
     limit_ms = lag_limit_ms(manifest, m)
@@ -134,7 +136,7 @@ def summarise(
         "stages": {load.name: sections.stage(load) for load in loads},
         "phases": phases,
         "queue": sections.queue(growth, backlog, loads),
-        "bottleneck": bottleneck(loads, arrival_qps, remedies(processes)),
+        "bottleneck": bottleneck(loads, arrival_qps, remedies(processes), engine),
         **sections.joins(joined, table, m),
         "unattributed_ms": sections.unattributed(joined, parts),
         "server_series": server_series,

@@ -4,6 +4,7 @@ In: the run's records and summary, and the objectives. Out: a `Rate`. A run pass
 every objective holds, and its queue is stable; a queue that "can't tell" makes it unsure.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,8 @@ class Rate:
     @property
     def trial(self) -> Trial:
         limit = self.summary.get("bottleneck") or {}
-        return Trial(self.rate, self.verdict, limit.get("capacity_qps"))
+        most, least = limit.get("capacity_qps"), limit.get("capacity_least_qps")
+        return Trial(self.rate, self.verdict, math.sqrt(most * least) if most and least else most)
 
     def ms(self, metric: str, statistic: str) -> float | None:
         found: float | None = (self.summary.get(f"{metric}_ms") or {}).get(statistic)

@@ -1,8 +1,9 @@
 """What the spans predict beside what the search found, and the difference in words. Pure.
 
 The prediction is a stage's width over its mean service time, of the busiest stage whose width is
-known. It says where the queue starts to grow without end, at utilisation 1; an objective on latency
-ends earlier, and service times change under load.
+known; of an engine, whose batched steps are shared, an interval. It says where the queue starts to
+grow without end, at utilisation 1; an objective on latency ends earlier, and service times change
+under load.
 """
 
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ def predicted(rates: Sequence[Rate], known: Bracket) -> dict[str, Any] | None:
         "width": limit["width"],
         "service_ms": limit["service_ms"],
         "capacity_qps": capacity,
+        "capacity_least_qps": limit["least_qps"],
         "at_rate": at,
         "lowest_service_ms": lowest["service_ms"] if lowest else None,
         "failing_service_ms": failing["service_ms"] if failing else None,
@@ -48,9 +50,10 @@ def _limit(rates: Sequence[Rate], at: float) -> dict[str, Any] | None:
             capacity, width = limit["capacity_qps"], limit["width"]
             return {
                 "stage": limit["stage"],
-                "title": stage.get("title", limit["stage"]),
+                "title": limit.get("title") or stage.get("title", limit["stage"]),
                 "width": width,
                 "capacity_qps": capacity,
+                "least_qps": limit.get("capacity_least_qps"),
                 "service_ms": width * 1000 / capacity if capacity else None,
             }
     return None
@@ -61,15 +64,18 @@ def _sentence(
 ) -> str:
     capacity = limit["capacity_qps"]
     workers = f"{limit['width']} worker{'s' if limit['width'] != 1 else ''}"
+    least = limit["least_qps"] or capacity
+    spread = f"{least:.3g} to " if least < capacity else ""
     said = (
-        f"The spans predict {capacity:.3g}/s: the {limit['title']} takes {limit['service_ms']:.4g}"
-        f" ms of {workers}."
+        f"The spans predict {spread}{capacity:.3g}/s: the {limit['title']} takes"
+        f" {limit['service_ms']:.4g} ms of {workers}."
     )
     low, high = known.passing, known.failing
     if high is None:
         return f"{said} No rate failed, so the two cannot be held against each other."
-    if (low is None or low <= capacity) and capacity <= high:
-        return f"{said} That is within the interval found: the queue's own limit was reached."
+    if (low is None or low <= capacity) and least <= high:
+        agrees = "The interval found agrees" if spread else "That is within the interval found"
+        return f"{said} {agrees}: the queue's own limit was reached."
     if low is not None and capacity < low:
         return (
             f"{said} More was carried: its service time or width at the highest passing rate is not"
@@ -87,6 +93,6 @@ def _sentence(
     if any("the limit" in reason for reason in reasons):
         return (
             f"{said} The objective ends the rate earlier: waiting grows long before utilisation 1"
-            f" ({high / capacity:.2f} at the lowest failing rate)."
+            f" ({high / least:.2f} at the lowest failing rate)."
         )
     return f"{said} Less was carried: {reasons[0] if reasons else 'no reason is known'}."

@@ -13,6 +13,7 @@ from mmload.report.figures import Figure, axis, unit, wide_axis
 from mmload.report.figures import figure as chart
 from mmload.report.markup import Html, facts, join, table, tag
 from mmload.report.page import figure, footer, key_figures, page, section
+from mmload.report.words import carries
 
 QUANTILES = ("p50", "p90", "p99")
 
@@ -126,9 +127,13 @@ def _marks(made: Section) -> dict[str, Any]:
         )
     if made["predicted"]:
         at = made["predicted"]["capacity_qps"]
+        least = made["predicted"].get("capacity_least_qps") or at
         if at <= 1.5 * max(row["rate"] for row in made["rates"]):
             line = {"color": palette.INK, "dash": "dash", "width": 1.5}
-            shapes.append({**upright, "type": "line", "x0": at, "x1": at, "line": line})
+            shapes += [
+                {**upright, "type": "line", "x0": x, "x1": x, "line": line}
+                for x in dict.fromkeys((least, at))
+            ]
             notes.append(
                 {
                     "x": at,
@@ -171,7 +176,7 @@ def _keys(made: Section) -> Html:
         ("lowest failing", f"{high:g}/s" if high is not None else "-", "requests/s"),
         (
             "spans predict",
-            f"{numbers.rate(predicted['capacity_qps'])}/s" if predicted else "-",
+            f"{carries(predicted)}/s" if predicted else "-",
             f"{predicted['title']}, {numbers.ms(predicted['service_ms'])}" if predicted else "",
         ),
     ]

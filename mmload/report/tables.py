@@ -196,7 +196,7 @@ def bottleneck(summary: Summary) -> str:
         return f"Unknown without spans from inside the server{': ' if why else ''}{why}."
     sentence = get(found, "sentence") or stage_title(summary, get(found, "stage") or numbers.NONE)
     if is_simulated(summary, get(found, "stage") or "") and "simulated" not in sentence:
-        sentence += " This stage is simulated."
+        sentence += " It is simulated." if found.get("title") else " This stage is simulated."
     return str(sentence)
 
 

@@ -86,6 +86,26 @@ def test_the_difference_is_explained(rates: list[Rate], words: str) -> None:
     assert words in _predicted(rates)["sentence"]
 
 
+def test_what_an_engine_can_carry_is_an_interval() -> None:
+    """70 ms alone on the device: 14.3/s at most; served over its busy time: 11.4/s at least."""
+
+    def engine(rate: float, verdict: Verdict, least_qps: float) -> Rate:
+        one = rate_of(rate, verdict, service_ms=70.0, stage="encoder")
+        limit: dict[str, Any] = one.summary["bottleneck"]
+        limit |= {"title": "engine (vision encoder, prefill)", "capacity_least_qps": least_qps}
+        return one
+
+    found = _predicted([engine(11.5, "pass", 11.4), engine(12, "fail", 11.7)])
+    assert (found["capacity_least_qps"], found["service_ms"]) == (11.4, pytest.approx(70.0))
+    assert found["sentence"] == (
+        "The spans predict 11.4 to 14.3/s: the engine (vision encoder, prefill) takes 70 ms of 1"
+        " worker. The interval found agrees: the queue's own limit was reached."
+    )
+    late = _predicted([engine(9, "pass", 11.4), engine(9.4, "fail", 11.7)])
+    assert "Less was carried" in late["sentence"]
+    assert engine(9, "pass", 10.0).trial.predicted_qps == pytest.approx((10 * 1000 / 70) ** 0.5)
+
+
 def test_no_spans_no_prediction() -> None:
     assert predicted([], bracket([])) is None
 
