@@ -72,12 +72,12 @@ def engine_of(joined: Joined, loads: list[StageLoad], window: Window) -> Engine 
         total = float((joined.end_ns - joined.start_ns)[here_ns].sum())
         if total - float((over - begun).sum()) > _OVERLAP * total:
             return None
-    length = window.to_ns - window.from_ns
+    length = float(window.to_ns - window.from_ns)
     if length <= 0:
         return None
     through = np.full(len(joined.has_spans), -1, np.int64)
     np.maximum.at(through, joined.row[mine], joined.end_ns[mine])
-    served = np.count_nonzero((through >= window.from_ns) & (through <= window.to_ns))
+    served = int(np.count_nonzero((through >= window.from_ns) & (through <= window.to_ns)))
     busy = None
     if len(by_stage[0]) == 1:
         every = _of(joined, [*alone, *between])

@@ -1,5 +1,6 @@
 """Stages that take turns on one device: their work adds up, and the capacity follows by hand."""
 
+import json
 from typing import Any
 
 import pytest
@@ -50,7 +51,9 @@ def engine_server(
         asked_qps=1000 / every_ms,
         traced=True,
     )
-    return summarise(run, None, RecordTable.of(records), spans, []).summary
+    summary = summarise(run, None, RecordTable.of(records), spans, []).summary
+    whole: dict[str, Any] = json.loads(json.dumps(summary, allow_nan=False))  # as it is written
+    return whole
 
 
 def test_what_requests_have_the_device_for_adds_up() -> None:
