@@ -64,11 +64,19 @@ def figures(summary: Mapping[str, Any], objective: Measure) -> Figures:
         growth_per_s=queue.get("growth_per_s"),
         phases_ms={name: phases[name] for name in PHASES if phases.get(name) is not None},
         bottleneck=stage,
-        bottleneck_title=_get(summary, "stages", stage, "title") if stage else None,
+        bottleneck_title=_title(summary, limit),
         capacity_qps=limit.get("capacity_qps"),
         utilisation=limit.get("utilisation"),
         cpu_cores=(summary.get("resources") or {}).get("cores_mean"),
     )
+
+
+def _title(summary: Mapping[str, Any], limit: Mapping[str, Any]) -> str | None:
+    """Of a stage, or the first word of `engine (vision encoder, prefill, decode)`."""
+    if limit.get("title"):
+        return str(limit["title"]).partition(" (")[0]
+    title = _get(summary, "stages", limit["stage"], "title") if limit.get("stage") else None
+    return None if title is None else str(title)
 
 
 def _get(value: Any, *path: str) -> Any:
