@@ -5,6 +5,7 @@ is one line on standard error: what is wrong, then the fix. Exit codes: 0 valid;
 2 usage; 3 INVALID measurement; 4 a threshold failed; 130 interrupted.
 """
 
+import errno
 import inspect
 import sys
 from collections.abc import Sequence
@@ -111,8 +112,10 @@ def call(argv: Sequence[str]) -> int:
         return _say(error)
     except KeyboardInterrupt:
         return _say(MmloadError("interrupted before the run began")) and 130
-    except BrokenPipeError:  # `mmload report | head`
-        sys.stderr.close()
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        sys.stderr.close()  # `mmload report | head`, or the terminal was closed
         return 1
     return code if isinstance(code, int) else 0
 

@@ -42,8 +42,8 @@ class RunManifest(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What is known before the first request. `origin_ns` is the run's zero on the host's
     CLOCK_MONOTONIC; record times are relative to it, span times are not."""
 
-    format: int = FORMAT
-    mmload: str = __version__
+    format: int = msgspec.field(default_factory=lambda: FORMAT)  # factories: written even so
+    mmload: str = msgspec.field(default_factory=lambda: __version__)
     name: str
     digest: str  # of the scenario: what was sent and how fast, not to whom
     started_at: str  # ISO 8601, UTC
@@ -180,7 +180,9 @@ class RunDir:
             data = file.read_bytes()
             made = msgspec.json.decode(data, type=_Version)
             if made.format <= FORMAT:  # a later one may look otherwise in every other way
-                return msgspec.json.decode(data, type=RunManifest)
+                manifest = msgspec.json.decode(data, type=RunManifest)
+                manifest.mmload = made.mmload
+                return manifest
         except OSError as error:
             raise UsageError(
                 f"{self.path}: not a run folder: {file.name}: {error.strerror}",
@@ -288,7 +290,7 @@ class SpanLines:
                     elif line.startswith(b'{"lost"'):
                         lost = msgspec.json.decode(line, type=dict[str, int])["lost"]
                         if process is not None:
-                            process.lost = lost  # a running total
+                            process.lost = max(process.lost, lost)  # a running total
                     else:
                         span = self._span.decode(line)
                         if process is not None:

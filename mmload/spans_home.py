@@ -63,34 +63,41 @@ class SpanSource:
         if self.folder is None:
             return
         pause(FLUSH_WAIT_S)
-        for source in sorted(self.folder.glob("*.jsonl")):
+        lost: dict[str, int] = {}  # before the run, by process
+        for source in sorted(self.folder.glob("*.jsonl"), key=_part):
+            process, _ = _part(source)
             with source.open("rb") as written:
-                lines = list(lines_of_run(written, origin_ns))
+                lines = list(lines_of_run(written, origin_ns, process, lost))
             if any(line.startswith(b'{"request_id"') for line in lines):
                 (self.run.spans_path / source.name).write_bytes(b"".join(lines))
 
 
-def lines_of_run(lines: Iterable[bytes], origin_ns: int) -> Iterator[bytes]:
+def _part(file: Path) -> tuple[str, int]:
+    """The process, and which of its files this is: `PID-START.jsonl`, then `PID-START-2.jsonl`."""
+    pid, _, rest = file.stem.partition("-")
+    start, _, part = rest.partition("-")
+    return f"{pid}-{start}", int(part) if part.isdigit() else 1
+
+
+def lines_of_run(
+    lines: Iterable[bytes], origin_ns: int, process: str, lost: dict[str, int]
+) -> Iterator[bytes]:
     """A process's lines without the spans that ended before the run, and with its lost spans
-    counted from there on: a server may have been traced for weeks."""
-    before = 0
+    counted from there on: a server may have been traced for weeks. `lost`: how many each process
+    had lost before the run, as far as its earlier lines said; is kept up."""
     for line in lines:
         if line.startswith(b'{"lost"'):
-            lost, last_ns = _lost(line)
-            if last_ns is not None and last_ns < origin_ns:
-                before = lost
-            yield b'{"lost":%d}\n' % (lost - before)
+            try:
+                said = msgspec.json.decode(line, type=dict[str, int])
+                total = said["lost"]
+            except (msgspec.MsgspecError, KeyError):
+                yield line  # torn; who reads it counts it as damaged
+                continue
+            if said.get("last_ns", origin_ns) < origin_ns:
+                lost[process] = total
+            yield b'{"lost":%d}\n' % (total - lost.get(process, 0))
         elif _belongs(line, origin_ns):
             yield line
-
-
-def _lost(line: bytes) -> tuple[int, int | None]:
-    """The running total, and when the last of them was lost if that is said."""
-    try:
-        said = msgspec.json.decode(line, type=dict[str, int])
-        return said["lost"], said.get("last_ns")
-    except (msgspec.MsgspecError, KeyError):
-        return 0, None  # a torn line
 
 
 def _belongs(line: bytes, origin_ns: int) -> bool:

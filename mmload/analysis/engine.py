@@ -36,7 +36,7 @@ class Engine:
     engines: int
     service_ms: float  # that a request has the device for itself, mean over the requests
     busy: float | None  # share of the arrivals' time in which a stage had work; one engine only
-    served_qps: float  # requests that were through the stages alone, in that time
+    served_qps: float  # requests that were through all of its stages in that time
 
     @property
     def stages(self) -> list[StageLoad]:
@@ -76,11 +76,11 @@ def engine_of(joined: Joined, loads: list[StageLoad], window: Window) -> Engine 
     if length <= 0:
         return None
     through = np.full(len(joined.has_spans), -1, np.int64)
-    np.maximum.at(through, joined.row[mine], joined.end_ns[mine])
+    every = _of(joined, here)
+    np.maximum.at(through, joined.row[every], joined.end_ns[every])
     served = int(np.count_nonzero((through >= window.from_ns) & (through <= window.to_ns)))
     busy = None
     if len(by_stage[0]) == 1:
-        every = _of(joined, [*alone, *between])
         begun, over = union(joined.start_ns[every], joined.end_ns[every])
         clipped = np.clip([begun, over], window.from_ns, window.to_ns)
         busy = float((clipped[1] - clipped[0]).sum()) / length

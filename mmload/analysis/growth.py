@@ -27,6 +27,7 @@ LEAST_RISE: Final = 0.05
 # Where 1 + x arrive while 1 is served, waits rise by x seconds a second. Machines drift by up to
 # 0.003 without a queue (runs in reports/); a queue less overloaded than this is called stable.
 LEAST_OVERLOAD: Final = 0.005
+MOST_DRIFT: Final = 0.5  # of a stay: over a long run the slowest overload doubles it
 # A run is long enough for "stable" when it would have shown an overload of a quarter: 64 arrivals
 # in the second half (2 / sqrt(64)), so about 128 in all.
 SENSIBLE_OVERLOAD: Final = 0.25
@@ -104,7 +105,8 @@ def rises(medians: NDArray[np.float64], at: NDArray[np.float64]) -> bool:
     """Whether the medians of batches that arrived at `at` (the same unit) rise: more steadily than
     chance has them, by more than a trifle, and as fast as an overload makes them."""
     rise, passed = (values[-3:].mean() - values[:3].mean() for values in (medians, at))
-    enough = max(LEAST_RISE * np.median(medians), LEAST_OVERLOAD * passed)
+    slow = min(LEAST_OVERLOAD * passed, MOST_DRIFT * np.median(medians[:3]))
+    enough = max(LEAST_RISE * np.median(medians), slow)
     return bool(mann_kendall(medians) >= S_RISING and rise > enough)
 
 

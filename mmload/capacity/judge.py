@@ -59,7 +59,10 @@ def judge(
     schedule_s = summary.get("schedule_s") or 0.0
     reasons: list[str] = []
     verdict: Verdict
-    if not summary["valid"]:
+    if sent and not summary["ok"] and not summary["interrupted"]:
+        verdict = "fail"  # the server's doing, whatever else there is to say of the run
+        reasons.append("no request succeeded")
+    elif not summary["valid"]:
         verdict = "invalid"
         reasons += summary["invalid_reasons"][:1]
     else:

@@ -73,9 +73,12 @@ def _sentence(
     low, high = known.passing, known.failing
     if high is None:
         return f"{said} No rate failed, so the two cannot be held against each other."
+    reasons = [r for one in rates if one.rate == high for r in one.reasons]
     if (low is None or low <= capacity) and least <= high:
-        agrees = "The interval found agrees" if spread else "That is within the interval found"
-        return f"{said} {agrees}: the queue's own limit was reached."
+        if not spread:
+            return f"{said} That is within the interval found: the queue's own limit was reached."
+        if any(reason.startswith("the queue") for reason in reasons):
+            return f"{said} The interval found agrees: the queue's own limit was reached."
     if low is not None and capacity < low:
         return (
             f"{said} More was carried: its service time or width at the highest passing rate is not"
@@ -89,10 +92,9 @@ def _sentence(
             f"{said} Less was carried: under load the same work takes {after:.4g} ms, since its"
             " workers share cores or a lock."
         )
-    reasons = [r for one in rates if one.rate == high for r in one.reasons]
     if any("the limit" in reason for reason in reasons):
         return (
             f"{said} The objective ends the rate earlier: waiting grows long before utilisation 1"
-            f" ({high / least:.2f} at the lowest failing rate)."
+            f" ({high / capacity:.2f} at the lowest failing rate)."
         )
     return f"{said} Less was carried: {reasons[0] if reasons else 'no reason is known'}."

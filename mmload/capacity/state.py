@@ -24,7 +24,17 @@ FORMAT: Final = 1
 KIND: Final = folder.Kind("a capacity search", "mmload capacity", "capacity.json", FORMAT)
 EARLIER: Final = "earlier"
 _SAME: Final = (  # of what is asked, for runs to belong to one search
-    *("server", "slos", "scenario", "precision", "factor", "repeats", "requests_a_rate", "least_s"),
+    *(
+        "server",
+        "launched",
+        "slos",
+        "scenario",
+        "precision",
+        "factor",
+        "repeats",
+        "requests_a_rate",
+        "least_s",
+    ),
 )
 
 
@@ -44,6 +54,7 @@ class Asked(msgspec.Struct, kw_only=True):
     started_at: str
     machine: dict[str, Any] = {}
     server: str
+    launched: dict[str, Any] = {}  # what the server was given, without secrets
     slos: list[str]
     scenario: dict[str, Any]  # without qps, duration and requests
     start: float

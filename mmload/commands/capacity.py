@@ -141,6 +141,7 @@ def capacity(
         started_at=datetime.fromtimestamp(wall_ns() / NS_PER_S, UTC).isoformat("T", "seconds"),
         machine=machine_facts(),
         server=plan.words() if plan is not None else shown,
+        launched=plan.launched() if plan is not None else {},
         slos=[str(one) for one in slos],
         scenario={k: v for k, v in base.items() if k != "url"},
         start=rule.start,

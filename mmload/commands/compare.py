@@ -53,7 +53,9 @@ def compare(
         bool, _switch("The sides' first runs belong together, their second ones, and so on.")
     ] = False,
     force: Annotated[bool, _switch("Compare unlike scenarios, and say what differs.")] = False,
-    allow_invalid: Annotated[bool, _switch("Take INVALID and interrupted runs, too.")] = False,
+    allow_invalid: Annotated[
+        bool, _switch("Take INVALID, interrupted and slowed runs, too.")
+    ] = False,
     markdown: Annotated[bool, _switch("Print a block for a pull request.")] = False,
     as_json: Annotated[bool, _switch("Print the comparison as JSON.", "--json")] = False,
     out: Annotated[

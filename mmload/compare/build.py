@@ -13,7 +13,7 @@ from mmload import __version__
 from mmload.analysis import alike
 from mmload.analysis.comparison import compared, middle
 from mmload.analysis.metrics import Metric
-from mmload.compare.sides import LoadedSide, identity
+from mmload.compare.sides import LoadedSide, identity, is_sound
 from mmload.errors import UsageError
 from mmload.report import compare_words
 from mmload.scenario import NOT_IN_DIGEST
@@ -90,7 +90,7 @@ def _side(side: LoadedSide) -> Section:
             {
                 "folder": str(run.folder),
                 "started_at": run.summary["run"]["started_at"],
-                "valid": run.summary["valid"] and not run.summary["interrupted"],
+                "valid": is_sound(run.summary),
                 "ok": run.summary["ok"],
             }
             for run in side.runs

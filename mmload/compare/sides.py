@@ -211,10 +211,20 @@ def load_run(folder: Path, *, allow_invalid: bool = False) -> LoadedRun | LeftOu
         if not summary["valid"]:
             first = next(iter(summary["invalid_reasons"]), "no reason was recorded")
             return LeftOut(folder, f"INVALID: {first}", "run it again", True)
-        if (summary.get("profile") or {}).get("native"):
+        if was_slowed(summary):
             reason = "the profile stopped its server for each sample, so it was slower"
             return LeftOut(folder, reason, "run it again without --profile-native", True)
     return LoadedRun(folder, summary, _parity(folder))
+
+
+def was_slowed(summary: Summary) -> bool:
+    """By a profile of native functions, for which py-spy stops the server."""
+    return bool((summary.get("profile") or {}).get("native"))
+
+
+def is_sound(summary: Summary) -> bool:
+    """Whether a run takes part without being asked for."""
+    return bool(summary["valid"] and not summary["interrupted"] and not was_slowed(summary))
 
 
 def read_summary(run: RunDir) -> Summary:

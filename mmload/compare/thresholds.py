@@ -96,6 +96,13 @@ def judge(
     rows = {row["name"]: row for row in comparison["metrics"]}
     labels = [side["label"] for side in comparison["sides"]]
     judged = []
+    if any(one.metric.name == "growth" for one in thresholds) and any(
+        side["load_mode"] != "open" for side in comparison["sides"]
+    ):
+        raise UsageError(
+            "--fail-if growth: these runs are a closed loop, which cannot grow a queue",
+            "leave it out, or give a rate (--qps)",
+        )
     for one in thresholds:
         for number, label in enumerate(labels[1:], 1):
             row = rows.get(one.metric.name)

@@ -122,7 +122,7 @@ def _encode(inputs: Any, owner: Any, parallel: Any) -> Leave | None:
     names = [str(name) for name, items in inputs.items() if items]
     if not names or getattr(parallel, "rank", 0) != 0:  # the ranks do the same at the same time
         return None
-    facts: dict[str, Any] = {"batched": True} if len(names) > 1 else {}
+    facts: dict[str, Any] = {"batched": True}  # it could be several, also where it was one
     device = guarded(_device_of, owner)
     stretch = device.begin() if device is not None else None
     start_ns = spans.now_ns()

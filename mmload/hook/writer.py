@@ -108,8 +108,8 @@ class Writer:
     def put(self, span: SpanTuple) -> None:
         """Keeps the span, or counts it as lost when the buffer is full."""
         if len(self._buffer) >= self._limit:
+            self._lost_ns = time.monotonic_ns()  # first: a count never goes out with an older time
             self._overflow.add()
-            self._lost_ns = time.monotonic_ns()
         else:
             self._buffer.append(span)
 
@@ -149,8 +149,8 @@ class Writer:
                 batch = [self._buffer.popleft() for _ in range(count)]
                 left -= count
                 if not self._append(batch):
-                    self._unwritten += count
                     self._lost_ns = time.monotonic_ns() if count else self._lost_ns
+                    self._unwritten += count
                 if left == 0:
                     return
 

@@ -174,11 +174,15 @@ def _tested(made: Section, row: Section, number: int) -> str:
 
 
 def invalid(made: Section) -> str:
-    """`3 of 10 runs are INVALID or interrupted.`; empty when none is."""
+    """`3 of 10 runs are INVALID, interrupted or slowed by a profile.`; empty when none is."""
     every = [run for side in made["sides"] for run in side["runs"]]
     bad = sum(not run["valid"] for run in every)
     are = "is" if bad == 1 else "are"
-    return f"{bad} of {len(every)} runs {are} INVALID or interrupted." if bad else ""
+    return (
+        f"{bad} of {len(every)} runs {are} INVALID, interrupted or slowed by a profile."
+        if bad
+        else ""
+    )
 
 
 def simulated(made: Section) -> str:

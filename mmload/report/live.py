@@ -138,8 +138,10 @@ class LiveView(Progress):
 
     def refresh(self) -> None:
         if self._live is not None:
-            with contextlib.suppress(OSError):
+            try:
                 self._live.update(self._table(), refresh=True)
+            except OSError:  # nobody looks any more, and what is not written would pile up
+                self._live = None
 
     def _table(self) -> "RenderableType":
         from rich.table import Table

@@ -10,17 +10,18 @@ from tests.e2e.cli import finish, mmload, summary_of
 
 pytestmark = pytest.mark.slow
 
+COMMAND = (
+    *("capacity", "--slo", "ttft:p99<2s", "--renderer-workers", "2"),
+    *("--processor-fixed-ms", "50", "--size", "160x96", "--max-tokens", "2", "--warmup", "1"),
+    *("--start", "24", "--precision", "1", "--repeats", "1", "--requests", "132"),
+    *("--least-seconds", "1", "--no-server-hook", "--at-least", "45", "--out", "c"),
+    *("--quiet", "--json"),
+)
+
 
 def test_the_interval_holds_the_truth(tmp_path: Path) -> None:
     """2 workers of 50 ms carry 40/s. From 24/s by doubling, without a prediction: 24 and 48."""
-    process = mmload(
-        *("capacity", "--slo", "ttft:p99<2s", "--renderer-workers", "2"),
-        *("--processor-fixed-ms", "50", "--size", "160x96", "--max-tokens", "2", "--warmup", "1"),
-        *("--start", "24", "--precision", "1", "--repeats", "1", "--requests", "132"),
-        *("--least-seconds", "1", "--no-server-hook", "--at-least", "45", "--out", "c"),
-        *("--quiet", "--json"),
-        cwd=tmp_path,
-    )
+    process = mmload(*COMMAND, cwd=tmp_path)
     code, out, err = finish(process)
     made = summary_of(out)
     if made["generator_limit_qps"] is not None:
@@ -38,6 +39,12 @@ def test_the_interval_holds_the_truth(tmp_path: Path) -> None:
     }
     code, out, err = finish(mmload("report", "c", "--json", cwd=tmp_path))
     assert code == 0 and json.loads(out) == made
+    process = mmload(*COMMAND, cwd=tmp_path)  # the same again: there is nothing left to do
+    code, out, err = finish(process)
+    assert code == 4 and summary_of(out)["runs"] == made["runs"], err
+    process = mmload(*COMMAND, "--media-workers", "3", cwd=tmp_path)
+    code, out, err = finish(process)
+    assert code == 2 and "holds another capacity search: server, launched differ" in err
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ def engine_server(
     prefill_pid: int = 1,
     engines: int = 1,
     batched_prefill: bool = False,
+    text_between: int = 0,
 ) -> dict[str, Any]:
     """The summary of an engine that gives each request the device for 40 ms (encoder) and 30 ms
     (prefill); decode steps follow beside the next request's."""
@@ -31,7 +32,9 @@ def engine_server(
         arrives = i * every_ms * MS
         at = min(range(engines), key=lambda one: free[one])
         starts = max(arrives + wait_ms * MS, free[at])
-        encoded, filled = starts + 40 * MS, starts + 70 * MS
+        seen = i % (1 + text_between) == 0  # else a text without media, which no encoder sees
+        encoded = starts + 40 * MS * seen
+        filled = encoded + 30 * MS
         free[at] = filled - overlap_ms * MS
         ends = filled + decode_ms * MS
         records.append(record(i, arrives, ends))
@@ -41,7 +44,8 @@ def engine_server(
             spans.append(Span(name, stage, ORIGIN_NS + start, ORIGIN_NS + end, pid, facts=facts))
 
         add("engine_wait", arrives, starts, 1 + at)
-        add("encoder", starts, encoded, 1 + at)
+        if seen:
+            add("encoder", starts, encoded, 1 + at)
         facts = {"batched": True} if batched_prefill else {}
         add("prefill", encoded, filled, prefill_pid + at, **facts)
         add("decode", filled, ends, 1 + at)
@@ -97,7 +101,8 @@ def test_batched_stages_share_the_device_and_say_nothing_of_its_limit() -> None:
     assert blamed["title"] == "engine (vision encoder, prefill, decode)"
     assert blamed["capacity_qps"] == pytest.approx(25)  # the encoder's 40 ms alone
     assert blamed["capacity_least_qps"] == pytest.approx(10 / 0.9, rel=0.01)
-    assert "vision encoder 40 ms each, one request at a time, is utilisation 0.40; with prefill and"
+    said = "vision encoder 40 ms each, one request at a time, is utilisation 0.40; with prefill and"
+    assert said in blamed["sentence"]
 
 
 def test_several_engines_have_a_device_each() -> None:
@@ -121,3 +126,11 @@ def test_stages_that_overlap_or_live_apart_have_devices_of_their_own(apart: Any)
 def test_where_nothing_waited_it_may_be_able_to_do_more() -> None:
     sentence = engine_server(200, wait_ms=0)["bottleneck"]["sentence"]
     assert "nothing waited for it, so it may be able to do more." in sentence
+
+
+def test_requests_that_skip_a_stage_are_served_too() -> None:
+    """Every second is a text: 30 ms of the device, or 50 ms of 100 with its decoding; with an image
+    90. At 10/s the device has work for 70 % of the time."""
+    blamed = engine_server(100, batched_prefill=True, text_between=1)["bottleneck"]
+    assert blamed["capacity_qps"] == pytest.approx(50)  # 20 ms of encoder a request at the mean
+    assert blamed["capacity_least_qps"] == pytest.approx(10 / 0.7, rel=0.01)

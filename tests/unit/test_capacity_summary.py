@@ -7,15 +7,17 @@ import pytest
 
 from mmload.analysis.objectives import Held
 from mmload.capacity.curve import curve, knee
-from mmload.capacity.judge import Rate
+from mmload.capacity.judge import Rate, judge
 from mmload.capacity.predict import predicted
 from mmload.capacity.search import Verdict, bracket
 from mmload.capacity.state import Asked
 from mmload.capacity.summary import summarise
+from mmload.records import Outcome, RecordTable
 from mmload.report.capacity_html import render_capacity_html
 from mmload.report.capacity_markdown import render_capacity_markdown
 from mmload.report.capacity_terminal import render_capacity_text
 from mmload.slo import parse_slo
+from tests.unit.analysis_samples import record
 
 SLO = parse_slo("ttft:p99<500ms")
 
@@ -89,21 +91,49 @@ def test_the_difference_is_explained(rates: list[Rate], words: str) -> None:
 def test_what_an_engine_can_carry_is_an_interval() -> None:
     """70 ms alone on the device: 14.3/s at most; served over its busy time: 11.4/s at least."""
 
-    def engine(rate: float, verdict: Verdict, least_qps: float) -> Rate:
-        one = rate_of(rate, verdict, service_ms=70.0, stage="encoder")
+    def engine(
+        rate: float, verdict: Verdict, least_qps: float, reasons: tuple[str, ...] = ()
+    ) -> Rate:
+        one = rate_of(rate, verdict, service_ms=70.0, stage="encoder", reasons=reasons)
         limit: dict[str, Any] = one.summary["bottleneck"]
         limit |= {"title": "engine (vision encoder, prefill)", "capacity_least_qps": least_qps}
         return one
 
-    found = _predicted([engine(11.5, "pass", 11.4), engine(12, "fail", 11.7)])
+    grows = ("the queue grows by 0.2/s",)
+    found = _predicted([engine(11.5, "pass", 11.4), engine(12, "fail", 11.7, grows)])
     assert (found["capacity_least_qps"], found["service_ms"]) == (11.4, pytest.approx(70.0))
     assert found["sentence"] == (
         "The spans predict 11.4 to 14.3/s: the engine (vision encoder, prefill) takes 70 ms of 1"
         " worker. The interval found agrees: the queue's own limit was reached."
     )
+    slow = ("TPOT p99 is 41 ms, the limit 30 ms",)
+    tpot = _predicted([engine(2, "pass", 2.0), engine(2.1, "fail", 2.1, slow)])["sentence"]
+    assert "The objective ends the rate earlier" in tpot and "(0.15 at the lowest" in tpot
     late = _predicted([engine(9, "pass", 11.4), engine(9.4, "fail", 11.7)])
     assert "Less was carried" in late["sentence"]
     assert engine(9, "pass", 10.0).trial.predicted_qps == pytest.approx((10 * 1000 / 70) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("ok", "verdict"),
+    [(0, "fail"), (3, "invalid")],
+    ids=["nothing succeeds", "some do, and the generator fell behind"],
+)
+def test_a_rate_at_which_nothing_succeeds_fails(ok: int, verdict: str) -> None:
+    """Whatever the generator did: else a dead server would be called its limit."""
+    made = dict(rate_of(10, "invalid").summary) | {
+        "ok": ok,
+        "sent": 5,
+        "interrupted": False,
+        "schedule_s": 1.0,
+        "invalid_reasons": ["late"],
+    }
+    records = [
+        record(i, i, i + 10, outcome=Outcome.ok if i < ok else Outcome.timeout) for i in range(5)
+    ]
+    found = judge(10, "bracket", "r001", RecordTable.of(records), made, (SLO,))
+    assert found.verdict == verdict
+    assert found.reasons == (("no request succeeded",) if not ok else ("late",))
 
 
 def test_no_spans_no_prediction() -> None:

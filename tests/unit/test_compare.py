@@ -144,9 +144,11 @@ def test_invalid_runs_that_were_allowed_are_counted_first() -> None:
     sides = samples.two(5)
     sides[0].runs[1].summary["valid"] = False
     sides[1].runs[2].summary["interrupted"] = True
+    sides[1].runs[3].summary["profile"] = {"native": True}
     comparison = made(sides)
-    assert comparison["sentence"].startswith("2 of 10 runs are INVALID or interrupted. TTFT p90")
-    assert comparison["notes"][0].startswith("2 of 10 runs are INVALID or interrupted. ")
+    said = "3 of 10 runs are INVALID, interrupted or slowed by a profile. "
+    assert comparison["sentence"].startswith(f"{said}TTFT p90")
+    assert comparison["notes"][0].startswith(said)
 
 
 def test_failures_are_in_the_sentence() -> None:

@@ -129,3 +129,13 @@ def test_what_was_judged_is_shown_with_the_digits_that_decide(
 ) -> None:
     one = {"threshold": "x > 1", "side": "b", "value": value, "in": unit}
     assert compare_tables.threshold({"sides": [{}, {}]}, one) == f"x > 1: {text}"
+
+
+def test_a_closed_loop_has_no_growth_to_judge() -> None:
+    sides = samples.two(1)
+    for side in sides:
+        for run in side.runs:
+            run.summary["run"]["load_mode"] = "closed"
+    one = parse("growth > 0.5", STAGES)
+    with pytest.raises(UsageError, match="closed loop, which cannot grow a queue"):
+        judge([one], build(sides, [one.metric]))
