@@ -122,7 +122,10 @@ def _margin(
     if one is None or p is None:
         return f"{percent_change(best_ms / other_ms)} against {against}, untested"
     said = f"p {p_words(p)}" if p < ALPHA else f"no difference shown, p {p_words(p)}"
-    return f"{in_words(one)} against {against}, {said}"
+    by = in_words(one)
+    if one.ratio >= 1:  # medians and pairs of runs disagree: one of them alone would contradict
+        by = f"{percent_change(best_ms / other_ms)} by medians and {by} by pairs of runs"
+    return f"{by} against {against}, {said}"
 
 
 def _ms(value: float) -> str:
