@@ -52,8 +52,9 @@ DEFINITIONS: Final[dict[str, str]] = {
     "verdict of a queue": (
         "Growing: the medians of 10 batches in arrival order rise (Mann-Kendall; by 5 %, and by"
         " 0.005 s a second, as an overload of 0.5 % makes them, or by half) and over the second"
-        " half the backlog gained more than 2 / sqrt(arrivals) of them; stable: neither, and an"
-        " overload of 25 % would have shown; else can't tell."
+        " half the backlog gained more than 2 / sqrt(arrivals) of them, times how uneven arrivals"
+        " and departures are (1 for a Poisson stream and exponential service); stable: neither,"
+        " and an overload of 25 % would have shown; else can't tell."
     ),
     "utilisation": (
         "Arrival rate x mean service time / width, where width is the pool's size as the server"

@@ -3,9 +3,9 @@
 In: arrival instants, how long each stayed, and the backlog they make. Growing needs two signs:
 the medians of ten batches in arrival order rise (Mann-Kendall; by 5 % or more, and as fast as an
 overload makes them), and over the second half of the arrivals the backlog rose by more than chance
-moves a Poisson stream. One sign alone is common at high utilisation, because requests within one
-run are not independent; both together are false in under 2 % of stable runs up to utilisation .95
-(tests/unit/test_analysis_growth.py simulates it).
+moves a stream as uneven as this one. One sign alone is common at high utilisation, because requests
+within one run are not independent; both together are false in under 2 % of stable runs up to
+utilisation .95 (tests/unit/test_analysis_growth.py simulates it).
 Never says "stable" of a run that could not have seen a sensible overload.
 """
 
@@ -28,6 +28,9 @@ LEAST_RISE: Final = 0.05
 # 0.003 without a queue (runs in reports/); a queue less overloaded than this is called stable.
 LEAST_OVERLOAD: Final = 0.005
 MOST_DRIFT: Final = 0.5  # of a stay: over a long run the slowest overload doubles it
+# Of a Poisson stream's wandering: what is left where requests come and go like clockwork.
+LEAST_UNEVENNESS: Final = 0.25
+CAUTION: Final = 1.2
 # A run is long enough for "stable" when it would have shown an overload of a quarter: 64 arrivals
 # in the second half (2 / sqrt(64)), so about 128 in all.
 SENSIBLE_OVERLOAD: Final = 0.25
@@ -79,10 +82,11 @@ def judge(
     medians, at_ns = batch_medians(stays_ns[order]), batch_medians(arrivals_ns[order])
     gained = backlog.at(window.to_ns) - backlog.at(window.middle_ns)
     overload = gained / window.late_arrivals
-    slower, fuller = rises(medians, at_ns), overload > seen
+    chance = seen * unevenness(window, arrivals_ns, arrivals_ns + stays_ns)
+    slower, fuller = rises(medians, at_ns), overload > chance
     figures = (
         f"backlog {gained:+d} over the last {window.late_arrivals} arrivals"
-        f" ({overload:+.0%}; chance explains up to {seen:.0%})"
+        f" ({overload:+.0%}; chance explains up to {chance:.0%})"
     )
     if slower and fuller:
         return Growth("growing", slope, seen, f"latency rises from batch to batch, and {figures}")
@@ -94,6 +98,24 @@ def judge(
             "cant_tell", slope, seen, f"too short: an overload under {seen:.0%} would not show"
         )
     return Growth("stable", slope, seen, f"latency does not rise, and {figures}")
+
+
+def unevenness(
+    window: Window, arrivals_ns: NDArray[np.float64], departures_ns: NDArray[np.float64]
+) -> float:
+    """How much a backlog of this run wanders, over that of a Poisson stream through a server of
+    exponential times: sqrt((ca2 + cd2) / 2) of the squared coefficients of variation of the gaps
+    between arrivals and between departures (the diffusion of a GI/G/1 queue in heavy traffic, where
+    departures are spaced as the service is), and a fifth more for what both are estimates of. 1
+    where there are too few to tell."""
+    squared = []
+    for instants in (arrivals_ns, departures_ns):
+        inside = instants[(instants >= window.from_ns) & (instants <= window.to_ns)]
+        gaps = np.diff(np.sort(inside))
+        if len(gaps) < 2 * BATCHES or not gaps.mean():
+            return 1.0
+        squared.append(float(gaps.var() / gaps.mean() ** 2))
+    return max(LEAST_UNEVENNESS, CAUTION * math.sqrt(sum(squared) / 2))
 
 
 def batch_medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
