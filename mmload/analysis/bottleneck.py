@@ -153,7 +153,7 @@ def _engine_section(
         "capacity_qps": rounded(engine.most_qps),
         "capacity_least_qps": rounded(least_qps),
         "width": engine.engines,
-        "settings": list(remedy.settings),
+        "settings": list(remedy.settings) if near and waited else [],
         "sentence": sentence.rstrip(),
     }
 

@@ -25,7 +25,7 @@ def figures(summary: Summary, series: Summary) -> dict[str, Figure]:
     """Chart name -> figure, for the charts that have something to show."""
     made = {
         "split": split(summary),
-        "queue": queue(summary, get(series, "queue")),
+        "queue": queue(summary, get(series, "queue")) if _may_queue(summary) else None,
         "watched": watched(series),
         "cake": icicle(get(summary, "profile")),
         "latency": latency(summary, get(series, "latency")),
@@ -33,6 +33,11 @@ def figures(summary: Summary, series: Summary) -> dict[str, Figure]:
         "outcomes": outcomes(get(series, "outcomes")),
     }
     return {name: figure for name, figure in made.items() if figure}
+
+
+def _may_queue(summary: Summary) -> bool:
+    """One request at a time makes a curve of nothing but 0 and 1."""
+    return bool(get(summary, "run", "load_mode") != "sequential")
 
 
 def split(summary: Summary) -> Figure | None:

@@ -132,7 +132,7 @@ def key_numbers(summary: Summary) -> list[tuple[str, str, str]]:
             f"{numbers.count(get(summary, 'ok'))} of {numbers.count(get(summary, 'sent'))}",
             f"{numbers.count(failed)} failed",
         ),
-        ("Queue", *queue_key(get(summary, "queue"))),
+        ("Queue", *_queue_key(summary)),
         (
             "Capacity of the bottleneck",
             f"{carries(busiest)}/s" if busiest else numbers.NONE,
@@ -151,7 +151,10 @@ def carries(found: Summary | None) -> str:
     return f"{low}{numbers.rate(most)}"
 
 
-def queue_key(queue: Summary | None) -> tuple[str, str]:
+def _queue_key(summary: Summary) -> tuple[str, str]:
+    if (get(summary, "run", "load_mode") or "open") != "open":
+        return numbers.NONE, f"{load_mode(summary)}: cannot grow one"
+    queue = get(summary, "queue")
     word, by = get(queue, "verdict"), get(queue, "growth_per_s")
     most = get(queue, "in_flight_max")
     notes = [

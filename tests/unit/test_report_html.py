@@ -251,6 +251,13 @@ def test_any_absent_key_is_accepted(key: str, monkeypatch: pytest.MonkeyPatch) -
     render_markdown(summary)
 
 
+def test_one_request_at_a_time_has_no_queue_to_draw_or_to_judge() -> None:
+    page = Page(render_html(samples.sequential(), samples.series()))
+    assert "queue" not in page.figures() and "latency" in page.figures()
+    assert "one at a time: cannot grow one" in page.text
+    assert "queue" in Page(render_html(samples.stable(), samples.series())).figures()
+
+
 def test_importing_the_report_is_cheap() -> None:
     code = "import sys, mmload.report.html, mmload.report.terminal, mmload.report.markdown\n"
     code += "print([m for m in ('rich', 'plotly', 'yaml', 'numpy') if m in sys.modules])"
