@@ -11,22 +11,16 @@ Printed are the medians of the rounds' ratios, on over off, with the least and t
 
 import argparse
 import contextlib
-import json
-import os
-import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
+from bench.on_off import Figures, in_turn, loaded, print_machine, print_ratios
 from bench.processes import cpu_s_of
 from mmload.load.reach import Reach
-from mmload.rundir import RunDir, machine_facts
+from mmload.rundir import RunDir
 from mmload.server.settings import server_settings
 from mmload.serving import EmbeddedPlan, Server, server_of
 
-FIGURES = ("requests/s", "E2E p50", "CPU time")
 NO_ACCELERATOR = {
     name: 0
     for name in (
@@ -36,21 +30,9 @@ NO_ACCELERATOR = {
 }
 
 
-def measure(server: Server, requests: int, seed: int, folder: Path) -> tuple[float, ...]:
-    command = [sys.executable, "-m", "mmload", "run", server.url, "--concurrency=2", "--no-scrape"]
-    load = [f"--requests={requests}", f"--seed={seed}", "--max-tokens=8", "--workers=1"]
-    before_s = cpu_s_of(server.pids())
-    done = subprocess.run(
-        [*command, *load, "--json", "--quiet", "--out", str(folder)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    used_s = cpu_s_of(server.pids()) - before_s
-    summary: dict[str, Any] = json.loads(done.stdout)
-    if summary["ok"] != requests:
-        raise SystemExit(f"failed: {summary['failed']}")
-    return requests / summary["elapsed_s"], summary["e2e_ms"]["p50"], used_s / requests * 1e3
+def measure(server: Server, requests: int, seed: int, folder: Path) -> Figures:
+    flags = ("--no-scrape", "--max-tokens=8", f"--seed={seed}")
+    return loaded(server.url, flags, requests, folder, lambda: cpu_s_of(server.pids()))
 
 
 def main() -> None:
@@ -58,7 +40,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--requests", type=int, default=60, help="requests a round and server")
     asked = parser.parse_args()
-    ratios: dict[str, list[float]] = {name: [] for name in FIGURES}
     settings = server_settings({**NO_ACCELERATOR, "no_request_log": True})
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -69,21 +50,14 @@ def main() -> None:
             servers[name] = stack.enter_context(server_of(plan, folder, Reach()))
         for name, server in servers.items():  # not measured: first calls
             measure(server, 20, 10**6, work / f"warm-{name}")
-        for at in range(asked.rounds):
-            order = ("off", "on") if at % 2 == 0 else ("on", "off")
-            found = {
-                name: measure(servers[name], asked.requests, at, work / f"{at}-{name}")
-                for name in order
-            }
-            for figure, on, off in zip(FIGURES, found["on"], found["off"], strict=True):
-                ratios[figure].append(on / off)
-                print(f"round {at} {figure}: {on:.2f} on, {off:.2f} off", flush=True)
+        found = in_turn(
+            servers,
+            asked.rounds,
+            lambda server, at, name: measure(server, asked.requests, at, work / name),
+        )
     print(f"\n{asked.rounds} rounds of {asked.requests} requests")
-    for figure, values in ratios.items():
-        middle, least, most = statistics.median(values), min(values), max(values)
-        print(f"{figure}: on/off {middle:.3f} ({least:.3f} to {most:.3f})")
-    machine = machine_facts()
-    print(f"{machine['cpu']}, {machine['cores']} cores, load {os.getloadavg()[0]:.1f}")
+    print_ratios(found)
+    print_machine()
 
 
 if __name__ == "__main__":

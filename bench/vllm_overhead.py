@@ -12,11 +12,8 @@ machine that others use.
 
 import argparse
 import contextlib
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,14 +21,13 @@ from typing import Any
 
 import psutil
 
+from bench.on_off import Figures, in_turn, loaded, print_machine, print_ratios
 from bench.processes import cpu_s_of
 from mmload.hook import spans, vllm_render
 from mmload.hook.wrap import Function, around
-from mmload.rundir import machine_facts
 from tests.real.vllm import server as real
 
 FLAGS = ("--no-mm-device-do-normalize",)
-FIGURES = ("requests/s", "E2E p50", "CPU time")
 
 
 def cpu_s(group: int) -> float:
@@ -44,21 +40,9 @@ def cpu_s(group: int) -> float:
     return cpu_s_of(mine)
 
 
-def measure(running: real.Running, requests: int, seed: int, folder: Path) -> tuple[float, ...]:
-    command = [sys.executable, "-m", "mmload", "run", running.url, "--frames=15", "--concurrency=2"]
-    load = [f"--requests={requests}", f"--seed={seed}", "--max-tokens=16", "--workers=1"]
-    before_s = cpu_s(running.group)
-    done = subprocess.run(
-        [*command, *load, "--json", "--quiet", "--out", str(folder)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    used_s = cpu_s(running.group) - before_s
-    summary: dict[str, Any] = json.loads(done.stdout)
-    if summary["ok"] != requests:
-        raise SystemExit(f"{summary['failed']}")
-    return requests / summary["elapsed_s"], summary["e2e_ms"]["p50"], used_s / requests * 1e3
+def measure(running: real.Running, requests: int, seed: int, folder: Path) -> Figures:
+    flags = ("--frames=15", "--max-tokens=16", f"--seed={seed}")
+    return loaded(running.url, flags, requests, folder, lambda: cpu_s(running.group))
 
 
 def ns_a_span(wrapped: Function, spans_a_call: int, calls: int = 3000) -> float:
@@ -99,8 +83,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--requests", type=int, default=24, help="requests a round and server")
     asked = parser.parse_args()
-    ratios: dict[str, list[float]] = {name: [] for name in FIGURES}
-    off_figures: list[tuple[float, ...]] = []
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model = real.model(work / "model")
@@ -112,32 +94,24 @@ def main() -> None:
         }
         for name, running in servers.items():  # not measured: first calls
             measure(running, 4, 10**6, work / f"warm-{name}")
-        for at in range(asked.rounds):
-            order = ("off", "on") if at % 2 == 0 else ("on", "off")
-            found = {
-                name: measure(servers[name], asked.requests, at, work / f"{at}-{name}")
-                for name in order
-            }
-            off_figures.append(found["off"])
-            for figure, on, off in zip(FIGURES, found["on"], found["off"], strict=True):
-                ratios[figure].append(on / off)
-                print(f"round {at} {figure}: {on:.1f} on, {off:.1f} off", flush=True)
+        found = in_turn(
+            servers,
+            asked.rounds,
+            lambda running, at, name: measure(running, asked.requests, at, work / name),
+        )
         recorded = sum(1 for file in servers["on"].spans.glob("*.jsonl") for _ in file.open("rb"))
     total = asked.rounds * asked.requests + 4 + 2 * (asked.rounds + 1)
     print(
         f"\n{asked.rounds} rounds of {asked.requests} requests; about {recorded / total:.0f} spans"
     )
-    for figure, values in ratios.items():
-        middle, least, most = statistics.median(values), min(values), max(values)
-        print(f"{figure}: on/off {middle:.3f} ({least:.3f} to {most:.3f})")
-    typical = [statistics.median(column) for column in zip(*off_figures, strict=True)]
+    print_ratios(found)
+    typical = [statistics.median(column) for column in zip(*found["off"], strict=True)]
     print(
         f"off: {typical[0]:.2f} requests/s, p50 {typical[1]:.0f} ms, CPU {typical[2]:.0f} ms each"
     )
     for name, ns in probes_alone().items():
         print(f"{name}, alone: {ns / 1e3:.1f} us of CPU time a span")
-    machine = machine_facts()
-    print(f"{machine['cpu']}, {machine['cores']} cores, load {os.getloadavg()[0]:.1f}")
+    print_machine()
 
 
 if __name__ == "__main__":

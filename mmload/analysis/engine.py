@@ -67,9 +67,9 @@ def engine_of(joined: Joined, loads: list[StageLoad], window: Window) -> Engine 
     if any(pids != by_stage[0] for pids in by_stage):
         return None
     for pid in by_stage[0]:
-        here_ns = mine & (joined.pid == pid)
-        begun, over = union(joined.start_ns[here_ns], joined.end_ns[here_ns])
-        total = float((joined.end_ns - joined.start_ns)[here_ns].sum())
+        of_pid = mine & (joined.pid == pid)
+        begun, over = union(joined.start_ns[of_pid], joined.end_ns[of_pid])
+        total = float((joined.end_ns - joined.start_ns)[of_pid].sum())
         if total - float((over - begun).sum()) > _OVERLAP * total:
             return None
     length = float(window.to_ns - window.from_ns)

@@ -83,7 +83,8 @@ def _growth(summary: Summary) -> float | None:
 
 
 def open_loop(summary: Summary) -> bool:
-    return bool((summary.get("run") or {}).get("load_mode", "open") == "open")
+    """Whether requests came by a schedule, whatever the server did: else none can queue up."""
+    return bool(((summary.get("run") or {}).get("load_mode") or "open") == "open")
 
 
 def _number(*path: str) -> Callable[[Summary], float | None]:

@@ -7,6 +7,7 @@ In: the summary object of docs/summary.md, in which anything may be null. Out: p
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mmload.analysis.metrics import open_loop
 from mmload.report import numbers
 from mmload.report.fields import Fact, Summary, flat, get
 from mmload.report.tables import ordered, stage_title
@@ -55,8 +56,7 @@ def load_sentence(summary: Summary) -> str:
     if get(summary, "interrupted"):
         parts.append("interrupted")
     # A closed loop cannot grow a queue, so there is nothing to say of one.
-    is_open = (get(summary, "run", "load_mode") or "open") == "open"
-    queue = queue_sentence(get(summary, "queue")) if is_open else ""
+    queue = queue_sentence(get(summary, "queue")) if open_loop(summary) else ""
     return ", ".join(parts) + (f"; {queue}" if queue else "")
 
 
@@ -152,7 +152,7 @@ def carries(found: Summary | None) -> str:
 
 
 def _queue_key(summary: Summary) -> tuple[str, str]:
-    if (get(summary, "run", "load_mode") or "open") != "open":
+    if not open_loop(summary):
         return numbers.NONE, f"{load_mode(summary)}: cannot grow one"
     queue = get(summary, "queue")
     word, by = get(queue, "verdict"), get(queue, "growth_per_s")
