@@ -36,7 +36,7 @@ class Engine:
     engines: int
     service_ms: float  # that a request has the device for itself, mean over the requests
     busy: float | None  # share of the arrivals' time in which a stage had work; one engine only
-    served_qps: float  # requests that were through all of its stages in that time
+    served_qps: float  # requests that it took up in that time; the last are still inside at its end
 
     @property
     def stages(self) -> list[StageLoad]:
@@ -75,10 +75,10 @@ def engine_of(joined: Joined, loads: list[StageLoad], window: Window) -> Engine 
     length = float(window.to_ns - window.from_ns)
     if length <= 0:
         return None
-    through = np.full(len(joined.has_spans), -1, np.int64)
     every = _of(joined, here)
-    np.maximum.at(through, joined.row[every], joined.end_ns[every])
-    served = int(np.count_nonzero((through >= window.from_ns) & (through <= window.to_ns)))
+    taken_up = np.full(len(joined.has_spans), np.iinfo(np.int64).max)
+    np.minimum.at(taken_up, joined.row[every], joined.start_ns[every])
+    served = int(np.count_nonzero((taken_up >= window.from_ns) & (taken_up <= window.to_ns)))
     busy = None
     if len(by_stage[0]) == 1:
         begun, over = union(joined.start_ns[every], joined.end_ns[every])

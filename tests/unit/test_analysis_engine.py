@@ -134,3 +134,9 @@ def test_requests_that_skip_a_stage_are_served_too() -> None:
     blamed = engine_server(100, batched_prefill=True, text_between=1)["bottleneck"]
     assert blamed["capacity_qps"] == pytest.approx(50)  # 20 ms of encoder a request at the mean
     assert blamed["capacity_least_qps"] == pytest.approx(10 / 0.7, rel=0.01)
+
+
+def test_it_carries_what_it_has_carried_however_long_the_answers() -> None:
+    """5/s, each decoded for a second: the last five are inside when the arrivals end."""
+    blamed = engine_server(200, decode_ms=1000)["bottleneck"]
+    assert blamed["capacity_least_qps"] == pytest.approx(5.0, rel=0.001)
